@@ -27,6 +27,7 @@ FLOORS = {
     "training": 7,
     "analysis": 8,
     "reports": 9,
+    "scale": 9,
     "serving": 10,
     "cli": 11,
 }

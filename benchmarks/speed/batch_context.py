@@ -31,7 +31,7 @@ from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, RowOrder
+from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, FlatLayout, RowOrder
 from cotext.layers.multi_head import AttentionSize
 from cotext.runtime.timing import Way, in_turn
 
@@ -132,7 +132,7 @@ def attention_peak(tokens: int, causal: bool) -> None:
 
     def passes() -> None:
         for _ in range(3):
-            context(x, current, rows, causal=causal).sum().backward()
+            context(x, FlatLayout(current, rows, causal)).sum().backward()
 
     print(added_mebibytes(passes))
 

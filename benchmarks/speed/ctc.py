@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import ctc_loss
 
 from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
-from cotext.losses.ctc import Units, best_alignment, ctc_nll
+from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_nll
 from cotext.runtime.timing import Times, Way, in_turn, spread
 
 VOCABULARY, DIMENSION, BLANK = 32_000, 512, 0
@@ -111,7 +111,7 @@ class Case:
         return lambda: of_document(logits, self.units).backward()
 
     def align(self) -> None:
-        best_alignment(self.hidden, self.weight, self.units, BLANK)
+        best_alignment(self.hidden, self.weight, Lattices.of(self.units, BLANK, self.hidden.size(1)))
 
 
 def measure_time(positions: list[int], rounds: int) -> None:

@@ -60,7 +60,6 @@ FOREIGN = {
     "a.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "old Office document"),
     "a.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
     "a.tar": (tarred(), "a tar archive"),
-    "a.parquet": (b"PAR1\x15\x04\x15\x80\x01\x4c\x15\x00\0\0", "Parquet"),
     "a.bin": (bytes(range(256)), "a binary file"),
 }
 

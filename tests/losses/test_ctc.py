@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cotext.losses import ctc
-from cotext.losses.ctc import Units, best_alignment, ctc_nll, fits
+from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_nll, fits
 
 BLANK, B, E = 0, 1, 2  # and a, b ... from 3 on
 DIMENSION, VOCABULARY = 3, 5
+
+
+def aligned_tokens(hidden: Tensor, weight: Tensor, asked: Units, blank: int) -> Tensor:
+    return best_alignment(hidden, weight, Lattices.of(asked, blank, hidden.size(1)))
 
 
 def units(lengths: Sequence[int], targets: Sequence[Sequence[int]], forced: bool = False) -> Units:
@@ -203,7 +207,7 @@ def test_units_that_do_not_fit_count_for_nothing() -> None:
         torch.testing.assert_close(got, torch.stack([got.new_zeros(()), alone[0], got.new_zeros(())]))
         of_got = torch.autograd.grad(got.sum(), (hidden, weight))
         torch.testing.assert_close(of_got, torch.autograd.grad(alone.sum(), (hidden, weight)))
-        assert best_alignment(hidden, weight, asked, BLANK)[[0, 1, 6, 7, 8]].eq(-1).all()
+        assert aligned_tokens(hidden, weight, asked, BLANK)[[0, 1, 6, 7, 8]].eq(-1).all()
 
 
 def test_nothing_that_fits() -> None:
@@ -214,7 +218,7 @@ def test_nothing_that_fits() -> None:
     assert nll.tolist() == [0, 0]
     assert not hidden.grad.any()
     assert not weight.grad.any()
-    assert best_alignment(hidden, weight, asked, BLANK).tolist() == [-1, -1, -1]
+    assert aligned_tokens(hidden, weight, asked, BLANK).tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +228,7 @@ def test_nothing_that_fits() -> None:
 def test_best_path_of_all(lengths: Sequence[int], targets: Sequence[Sequence[int]], forced: bool) -> None:
     for seed in range(3):
         hidden, weight = example(sum(lengths), seed=seed)
-        got = best_alignment(hidden, weight, units(lengths, targets, forced), BLANK).tolist()
+        got = aligned_tokens(hidden, weight, units(lengths, targets, forced), BLANK).tolist()
         log_p, start = (hidden @ weight.T).log_softmax(dim=1).detach(), 0
         for length, target in zip(lengths, targets, strict=True):
             found, costs = paths(log_p[start : start + length], target, brackets(length) if forced else None)
@@ -248,12 +252,12 @@ def test_any_packing(data: st.DataObject) -> None:
     packed = units(lengths, targets, forced)
     got = ctc_nll(hidden, weight, packed, BLANK, data.draw(st.integers(1, 9)))
     torch.testing.assert_close(got, enumerated(hidden, weight, lengths, targets, forced))
-    aligned, fit = best_alignment(hidden, weight, packed, BLANK), fits(packed, BLANK)
+    aligned, fit = aligned_tokens(hidden, weight, packed, BLANK), fits(packed, BLANK)
     for g, (start, length) in enumerate(zip(packed.start.tolist(), lengths, strict=True)):
         part = aligned[start : start + length]
         single = units([length], [targets[g]], forced)
         torch.testing.assert_close(ctc_nll(hidden[start : start + length], weight, single, BLANK)[0], got[g])
-        assert torch.equal(best_alignment(hidden[start : start + length], weight, single, BLANK), part)
+        assert torch.equal(aligned_tokens(hidden[start : start + length], weight, single, BLANK), part)
         if fit[g]:
             assert collapse(part.tolist()) == targets[g]
             assert (
@@ -285,7 +289,7 @@ def test_how_units_are_grouped_does_not_matter(forced: bool, monkeypatch: pytest
         monkeypatch.setattr(ctc, "GROUP_CELLS", cells)
         nll = ctc_nll(hidden, weight, asked, BLANK, 50)
         gradients = torch.autograd.grad(nll.sum(), (hidden, weight))
-        outcomes.append((nll, *gradients, best_alignment(hidden, weight, asked, BLANK)))
+        outcomes.append((nll, *gradients, aligned_tokens(hidden, weight, asked, BLANK)))
     torch.testing.assert_close(outcomes[1], outcomes[0])
     torch.testing.assert_close(outcomes[2], outcomes[0])
 
@@ -307,7 +311,7 @@ def test_positions_of_no_unit_and_units_in_any_order() -> None:
     (grad,) = torch.autograd.grad(got.sum(), hidden)
     assert not grad[[0, 6, 11]].any()
     assert grad[[1, 5, 7, 10]].any(dim=1).all()
-    assert best_alignment(hidden, weight, gaps, BLANK).eq(-1).nonzero().flatten().tolist() == [0, 6, 11]
+    assert aligned_tokens(hidden, weight, gaps, BLANK).eq(-1).nonzero().flatten().tolist() == [0, 6, 11]
 
 
 def test_long_units_in_single_precision() -> None:
@@ -336,14 +340,14 @@ def test_half_precision() -> None:
     expected = ctc_nll(hidden, weight, asked, BLANK)
     with torch.autocast("cpu", torch.bfloat16):
         nll = ctc_nll(hidden, weight, asked, BLANK, 30)
-        aligned = best_alignment(hidden, weight, asked, BLANK)
+        aligned = aligned_tokens(hidden, weight, asked, BLANK)
     assert nll.dtype == torch.float32
     torch.testing.assert_close(nll, expected, rtol=0.03, atol=0.05)
     got, want = (torch.autograd.grad(n.sum(), (hidden, weight)) for n in (nll, expected))
     assert [g.dtype for g in got] == [torch.float32, torch.float32]
     for g, w in zip(got, want, strict=True):
         assert float((g - w).norm() / w.norm()) < 0.03
-    assert float((aligned == best_alignment(hidden, weight, asked, BLANK)).float().mean()) > 0.9
+    assert float((aligned == aligned_tokens(hidden, weight, asked, BLANK)).float().mean()) > 0.9
     halves = ctc_nll(hidden.bfloat16(), weight, asked, BLANK)
     torch.testing.assert_close(halves, nll, rtol=1e-3, atol=1e-3)
 

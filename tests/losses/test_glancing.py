@@ -37,14 +37,14 @@ def test_a_unit_for_every_sentence() -> None:
     tokens, sentence = bracketed_targets(batch)
     with torch.no_grad():
         draft = model_of(CONTEXT).encode(batch.source)
-    found = units("sentences", draft, tokens, sentence)
+    found = units("sentences", draft.sentence, tokens, sentence)
     assert found.forced
     assert found.start.tolist() == [0, 10, 16, 24]
     assert found.length.tolist() == [10, 6, 8, 6]
     assert found.target_length.tolist() == [3, 2, 5, 4]
     told = [t[:n].tolist() for t, n in zip(found.target, found.target_length.tolist(), strict=True)]
     assert told == [[B, 9, E], [B, E], [B, 10, 11, 11, E], [B, 4, 5, E]]
-    found = units("row", draft, tokens, sentence)
+    found = units("row", draft.sentence, tokens, sentence)
     assert not found.forced
     assert (found.start.tolist(), found.length.tolist()) == ([0, 24], [24, 6])
     assert found.target[0].tolist() == [B, 9, E, B, E, B, 10, 11, 11, E]
@@ -126,7 +126,8 @@ def test_training_tells_how_many_codes_are_in_use(name: str) -> None:
     assert model.latent is not None
     assert not {"code_perplexity", "codes_used"} & LOSS(model, batch_of()).parts.keys()
     noted: list[Tensor] = []
-    model.latent.codebook.follow = lambda x, code: noted.append(code)  # type: ignore[method-assign]
+    follow = lambda x, code, counts: noted.append(code[counts])  # noqa: E731
+    model.latent.codebook.follow = follow  # type: ignore[method-assign]
     parts = LOSS(model.train(), batch_of()).parts
     often = [int((noted[0] == code).sum()) for code in range(config_of(SYSTEMS[name]).model.nat.codes)]
     share = [count / sum(often) for count in often if count]
@@ -161,7 +162,7 @@ def test_the_loss_is_that_of_the_second_writing() -> None:
     with torch.no_grad():
         assert float(zero(model.train(), batch_of()).loss) == float(zero(model.eval(), batch_of()).loss)
         draft = model.encode(batch_of().source)
-        asked = units("sentences", draft, *bracketed_targets(batch_of()))
+        asked = units("sentences", draft.sentence, *bracketed_targets(batch_of()))
         hidden_ND = model.decode(draft)[draft.sentence >= 0]
         nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank)
     assert float(zero(model, batch_of()).loss) == pytest.approx(float(nll.sum()))

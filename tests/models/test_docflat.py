@@ -18,6 +18,7 @@ from cotext.layers.flat_batch import (
     ExtraKeys,
     FlatBatchAttention,
     FlatContext,
+    FlatLayout,
     NeuralContextGate,
     RowOrder,
 )
@@ -132,10 +133,24 @@ def flat_context(gate: Any = "continuous") -> FlatContext:
     return context.double()
 
 
+def mixed(
+    context: FlatContext,
+    x: Tensor,
+    current: Tensor,
+    rows: RowOrder,
+    beside: ExtraKeys | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """Rows [B, T, D] and what their current tokens see."""
+    extra = None if beside is None else beside.order
+    out: Tensor = context(x, FlatLayout(current, rows, causal, extra), beside)
+    return out
+
+
 def seen(context: FlatContext, x: Tensor, side: str, rows: RowOrder) -> dict[int, str]:
     """For every token, those whose change moves it."""
     x = x.clone().requires_grad_()
-    out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target")
+    out = mixed(context, x, is_current(SENTENCE, CURRENT), rows, causal=side == "target")
     found = {}
     for token in range(9):
         probe = torch.randn(8, dtype=torch.float64)
@@ -157,7 +172,7 @@ def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: 
     """Token by token: softmax over the keys listed above, the gate, the norm; else nothing changes."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
     rows = RowOrder.of(DOCUMENT, FIRST, CURRENT, cross_document)
-    out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
+    out = mixed(context, x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
     flat = x.flatten(0, 1)
     for token, keys in SEES[side, cross_document].items():
         if token in (0, 5, 7, 8):
@@ -205,7 +220,7 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
     assert not rows.apart
     assert rows.take(torch.tensor([3, 1])).apart
     context, x = flat_context(), torch.randn(4, 3, 8, dtype=torch.float64)
-    out = context(x, chosen, rows, causal=True)
+    out = mixed(context, x, chosen, rows, causal=True)
     sees = {0: [0], 1: [0, 1], 2: [0, 1, 2], 4: [4], 5: [4, 5], 7: [7], 8: [7, 8]}
     for token, keys in (sees | {11: [0, 1, 2, 4, 5, 7, 8, 11]}).items():
         close(out.flatten(0, 1)[token], by_hand(context, x.flatten(0, 1)[token], x.flatten(0, 1)[keys]))
@@ -213,7 +228,7 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         others = chosen & (torch.arange(4) != i)[:, None]
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
-        close(context(x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
+        close(mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -223,13 +238,13 @@ def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
     rows = RowOrder.of(DOCUMENT, FIRST, CURRENT, cross_document)
     current = is_current(SENTENCE, CURRENT)
-    together = context(x, current, rows, causal=causal)
+    together = mixed(context, x, current, rows, causal=causal)
     for i in range(3):
         others = current.clone()
         others[i] = False
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
-        close(context(x[own], current[own], rows.take(own), beside, causal)[0], together[i])
+        close(mixed(context, x[own], current[own], rows.take(own), beside, causal)[0], together[i])
 
 
 def test_whoever_watches_is_told_who_is_who() -> None:
@@ -241,7 +256,7 @@ def test_whoever_watches_is_told_who_is_who() -> None:
         shown.append((weights, real, tokens))
 
     with watch_weights(watcher):
-        context(x, is_current(SENTENCE, CURRENT), rows, causal=True)
+        mixed(context, x, is_current(SENTENCE, CURRENT), rows, causal=True)
     [(weights, real, tokens)] = shown
     assert tokens is not None
     assert tokens.query.tolist() == tokens.key.tolist() == [[6, 1, 2], [3, 4, -1]]
@@ -250,7 +265,7 @@ def test_whoever_watches_is_told_who_is_who() -> None:
     assert weights[0, 0].triu(1).abs().max() == 0
     with watch_weights(watcher):
         beside = ExtraKeys(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
-        context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
+        mixed(context, x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
     tokens = shown[-1][2]
     assert tokens is not None
     assert tokens.query.tolist() == [[1, 2], [-1, -1]]
@@ -475,7 +490,7 @@ class SentenceHypothesis:
     def __init__(self, model: Any, batch: Batch, begun: list[int], slots: int) -> None:
         self.model, self.source = model, batch.source
         self.context = model.batch_context
-        self.rows = self.context.order_of(batch.source)
+        self.rows = self.context.order_of(batch.source, model.training)
         self.entries, self.beam = list(range(len(begun))), 1
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
@@ -495,7 +510,7 @@ class SentenceHypothesis:
         if beside is None:
             return
         other = beside.source
-        rows = self.context.order_of(other)
+        rows = self.context.order_of(other, self.context.training)
         for i, (tokens, sentence) in enumerate(
             zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
         ):

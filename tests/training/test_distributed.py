@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -29,13 +31,17 @@ from tiny_runs import (
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.config.training import TrainConfig
 from cotext.data.batch import Batch
+from cotext.data.documents import Document
 from cotext.data.sampling import Cursor, Sampler
+from cotext.decoding.open import open_run
 from cotext.models import checkpoint as ckpt
+from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
 from cotext.training.corpus import Corpus, corpus_of
 from cotext.training.prepared_data import open_data
+from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 
 
@@ -133,29 +139,53 @@ def without_dropout(config: Config) -> Config:
     return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
 
 
-@pytest.mark.parametrize(("accumulate", "clip_norm"), [(1, 0.0), (2, 0.05)])
+SHARDED = [
+    "p-transformer/ctx",
+    "g-transformer/randinit",
+    "mcn/final",
+    "docflat/docflat-c",
+    "casa/latent-glat",
+    "han/joint",
+]
+
+
+def in_parts(config: Config, **train_settings: Any) -> Config:
+    return with_section(config, "train", shard_model=True, validate_bleu=False, **train_settings)
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "clip_norm", "parts"), [(1, 0.0, False), (2, 0.05, False), (2, 0.05, True)]
+)
 def test_two_processes_equal_one_fed_the_batches_of_both(
-    data: Path, tmp_path: Path, accumulate: int, clip_norm: float
+    data: Path, tmp_path: Path, accumulate: int, clip_norm: float, parts: bool
 ) -> None:
+    """Each with the whole model, or with a part of it."""
     config = without_dropout(
         run_config(
             max_updates=1, max_tokens=200, accumulate=accumulate, clip_norm=clip_norm, average=1, log_every=1
         )
     )
     two, one = tmp_path / "two", tmp_path / "one"
-    train_in_two(config, data, two)
+    train_in_two(in_parts(config) if parts else config, data, two, Trainer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup, "Trainer", BothShards)
         train_here(config, data, one)
-    moments = [load_file(ckpt.checkpoint_folder(run, 1) / "optimizer.safetensors") for run in (two, one)]
-    assert moments[0].keys() == moments[1].keys()
-    for name, moment in moments[0].items():
-        if name.endswith("|exp_avg"):  # after one update: (1 - beta) times the gradient
-            assert moment.norm() > 0
-            torch.testing.assert_close(moment, moments[1][name], rtol=1e-4, atol=1e-7)
+    assert_same_gradients(two, one)
     (of_two, *_), (of_one, *_) = journal(two), journal(one)
     for figure in ("loss", "nll_current", "nll_context", "grad_norm"):
         assert of_two[figure] == pytest.approx(of_one[figure], rel=1e-5)
+
+
+def assert_same_gradients(run: Path, expected: Path) -> None:
+    """Of the first update; files of both runs hold whole tensors."""
+    moments = [
+        load_file(ckpt.checkpoint_folder(each, 1) / "optimizer.safetensors") for each in (run, expected)
+    ]
+    assert moments[0].keys() == moments[1].keys()
+    for name, moment in moments[0].items():
+        if name.endswith("|exp_avg"):  # after one update: (1 - beta) times the gradient
+            torch.testing.assert_close(moment, moments[1][name], rtol=1e-4, atol=1e-7, msg=name)
+    assert any(bool(moment.any()) for moment in moments[0].values())
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +334,88 @@ def test_two_processes_keep_one_codebook(data: Path, tmp_path: Path) -> None:
         one, other = (rank[f"latent.codebook.{name}"] for rank in ranks)
         assert torch.equal(one, other), name
     assert not torch.equal(ranks[0]["latent.codebook.count"], torch.ones(4))
+
+
+@pytest.mark.slow
+def test_a_divided_model_resumes_exactly_and_translates_in_one_process(data: Path, tmp_path: Path) -> None:
+    config = in_parts(run_config(max_updates=4, validate_every=2, max_tokens=150))
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    train_in_two(config, data, whole, Trainer)
+    train_in_two(with_section(config, "train", max_updates=2), data, run, Trainer)
+    train_in_two(config, data, run, Trainer)
+    assert_same_file(run / "model.safetensors", whole / "model.safetensors")
+    for path in (ckpt.checkpoint_folder(whole, 4)).glob("*.safetensors"):
+        assert_same_file(ckpt.checkpoint_folder(run, 4) / path.name, path)
+    documents = list(open_run(run).translator.translate([Document("d", ("the cat sees", "a dog"))]))
+    assert len(documents[0][1].document) == 2
+    # Whole again from here on.
+    train_in_two(with_section(config, "train", max_updates=6, shard_model=False), data, run)
+    assert ckpt.checkpoints(run)[-1] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", SHARDED)
+def test_every_kind_of_system_can_be_divided(data: Path, tmp_path: Path, recipe: str) -> None:
+    like = run_config(max_updates=1, max_tokens=150, average=1)
+    config = without_dropout(load_config(recipe, "tiny").model_copy(update={"train": like.train}))
+    train_in_two(in_parts(config), data, tmp_path / "parts", Trainer)
+    train_in_two(config, data, tmp_path / "whole", Trainer)
+    assert_same_gradients(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("processes", "settings", "message"),
+    [
+        (1, {}, "there is one; start several"),
+        (2, {"validate_bleu": True}, "train.validate_bleu = false"),
+        (2, {"lora": {"rank": 2}}, "low-rank adaptation"),
+    ],
+)
+def test_what_is_not_divided(processes: int, settings: dict[str, Any], message: str) -> None:
+    config = run_config(**{"shard_model": True, **settings}).train
+    with pytest.raises(CotextError, match=message):
+        require_shardable(config, processes)
+
+
+def machine(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
+    """One of two machines, with one process of training."""
+    launcher = ["torch.distributed.run", "--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
+    address = ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, *address, "-m", "cotext.cli.main", "train", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def kill(launcher: subprocess.Popen[str]) -> None:
+    """With the processes that it has started, which are in sessions of their own."""
+    for process in (*psutil.Process(launcher.pid).children(recursive=True), launcher):
+        process.kill()
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_lost(data: Path, tmp_path: Path) -> None:
+    """Two launchers with a process each; one is killed with all that it has started, and both begin again."""
+    config = run_config(max_updates=12, validate_every=2, max_tokens=150, average=1, patience=0)
+    (tmp_path / "recipe.yaml").write_text(dump_config(config))
+    arguments = [str(tmp_path / "recipe.yaml"), "--data", str(data), "--out"]
+    run, port = tmp_path / "run", free_port()
+    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not ckpt.checkpoints(run):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    kill(machines[1])
+    assert [each.wait(timeout=120) == 0 for each in machines] == [False, False]
+    before = ckpt.checkpoints(run)[-1]
+    assert before < 12
+    port = free_port()
+    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
+    shown = [each.communicate(timeout=120)[0] for each in machines]
+    assert [each.returncode for each in machines] == [0, 0], shown
+    train_in_two(config, data, tmp_path / "whole")
+    for path in ckpt.checkpoint_folder(tmp_path / "whole", 12).glob("*.safetensors"):
+        assert_same_file(ckpt.checkpoint_folder(run, 12) / path.name, path)

@@ -206,18 +206,27 @@ class TestUpdates:
         assert len({int(outcome.count) for outcome in outcomes.values()}) == 1
 
     def test_gradients_that_are_not_finite_stop_before_the_weights(self, data: Path, tmp_path: Path) -> None:
-        run = tmp_path / "run"
+        """They are noticed at the next report, and neither they nor what follows is applied until then."""
+        run, weights = tmp_path / "run", []
 
         class Exploding(Trainer):
             def _update(self, batches: list[Batch], stop_requested: bool) -> None:
-                if self.progress.update == 5:
-                    next(self.model.parameters()).register_hook(lambda gradient: gradient * math.nan)
+                weights.append([p.detach().clone() for p in self.model.parameters()])
+                exploding = next(self.model.parameters())
+                hook = exploding.register_hook(lambda g: g * math.nan if self.progress.update == 4 else g)
                 super()._update(batches, stop_requested)
+                hook.remove()
+                state = self.adam.state[exploding]
+                assert float(state["step"]) == min(self.progress.update, 4)
+                assert state["exp_avg"].isfinite().all()
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(setup, "Trainer", Exploding)
-            with pytest.raises(CotextError, match=r"not finite at update 6: lower train.learning_rate"):
+            with pytest.raises(CotextError, match=r"not finite at update 5: lower train.learning_rate"):
                 train_here(run_config(), data, run)
+        assert not any(map(torch.equal, weights[3], weights[4]))
+        assert len(weights) == 6  # the report is at the sixth update
+        assert all(map(torch.equal, weights[4], weights[5]))
         assert ckpt.checkpoints(run) == [4]
         for tensor in load_file(ckpt.checkpoint_folder(run, 4) / "model.safetensors").values():
             assert tensor.isfinite().all()
@@ -259,7 +268,7 @@ class TestReports:
 
         class Noting(Trainer):
             def _update(self, batches: list[Batch], stop_requested: bool) -> None:
-                interval, self.interval = self.interval, IntervalSums(0.0)
+                interval, self.interval = self.interval, IntervalSums(0.0, torch.device("cpu"))
                 super()._update(batches, stop_requested)
                 sums.append((float(self.interval.sums["loss"][0]), float(self.interval.sums["loss"][1])))
                 for name, pair in self.interval.sums.items():
@@ -346,7 +355,7 @@ class TestReports:
         assert {e["shed_instances"] for e in journal(tmp_path / "60") if e["kind"] == "train"} == {0}
 
     def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
-        interval = IntervalSums(0.0)
+        interval = IntervalSums(0.0, torch.device("cpu"))
         outcome = LossParts(torch.tensor(1.0), torch.tensor(2**24), {})
         for count in (2**24, 1, 1):
             interval.add(LossParts(outcome.loss, torch.tensor(count), {}))

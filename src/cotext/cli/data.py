@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,15 @@ from cotext.cli.options import (
     Device,
     Format,
     Json,
+    On,
     ShardOption,
     SplitBy,
     TargetOrder,
+    Workers,
     as_json,
     counted,
     decode_settings,
+    placed,
     shard_of,
     splitting,
     tell_shard,
@@ -267,6 +271,8 @@ def distill(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    on: On = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Sequence-level knowledge distillation and back-translation: training data translated by a run."""
@@ -279,7 +285,8 @@ def distill(
 
     part = shard_of(shard, out)
     request = DistillationRequest(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
-    with distillation(request, part, device) as job:
+    far = partial(placed, on=on, workers=workers, device=device, decode=decode, checkpoint=checkpoint)
+    with distillation(request, part, device, far) as job:
         for message in job.texts.messages():
             typer.echo(message, err=True)
         if part is None and job.part is not None and job.part.damaged:

@@ -13,14 +13,15 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
+    from cotext.decoding.open import OpenedRun
     from cotext.runtime.shards import Shard, ShardReport
 
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv or jsonl; "
-        "detected from the content if not given.",
+        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, jsonl or "
+        "parquet; detected from the content if not given.",
     ),
 ]
 Device = Annotated[
@@ -78,6 +79,20 @@ DocumentId = Annotated[
     str | None, typer.Option("--document", help="Id of the document; default: the first of the file.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        help="Cluster of Ray that translates: ray (RAY_ADDRESS, or this machine), ray://HOST:10001 or "
+        "HOST:6379.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", help="With --on, processes that translate; default: one for every processor or GPU."
+    ),
+]
 
 ShardOption = Annotated[
     str | None,
@@ -244,6 +259,28 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def placed(
+    opened: "OpenedRun",
+    on: str | None,
+    workers: int | None,
+    device: str | None,
+    decode: dict[str, Any],
+    checkpoint: int | None,
+) -> "OpenedRun":
+    """A run that translates on a cluster, if one is named; the others are what it was opened with.
+
+    Raises:
+        CotextError: workers without a cluster; as `on_ray`.
+    """
+    if on is None:
+        if workers is not None:
+            raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
+        return opened
+    from cotext.scale import RayCluster, on_ray
+
+    return on_ray(opened, RayCluster(on, workers, device=device), decode, checkpoint)
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:

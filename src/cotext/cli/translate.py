@@ -18,13 +18,16 @@ from cotext.cli.options import (
     Decode,
     Device,
     Json,
+    On,
     ShardOption,
     SourceLanguage,
     SplitBy,
     TargetLanguage,
+    Workers,
     as_json,
     counted,
     decode_settings,
+    placed,
     shard_of,
     splitting,
     tell_shard,
@@ -57,7 +60,7 @@ def translate(
             "--format",
             help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
             "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tsv or jsonl; detected from the content if not given.",
+            "tsv, jsonl or parquet; detected from the content if not given.",
         ),
     ] = None,
     no_split: Annotated[
@@ -121,6 +124,8 @@ def translate(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    on: On = None,
+    workers: Workers = None,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -149,7 +154,8 @@ def translate(
             split_by,
             wishes,
             refused=len(files) > 1
-            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, shard, json)),
+            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, shard, json))
+            or any((on, workers)),
         )
         return
     outs = _outs(files, out, out_dir)
@@ -183,8 +189,10 @@ def translate(
         )
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
+    _check_cluster(on, files, formats, glossary or keep or memory)
     opened = open_run(run, device, decode, checkpoint)
     tell_slow_precision(opened)
+    opened = placed(opened, on, workers, device, decode, checkpoint)
     if explain:
         opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)
@@ -239,6 +247,25 @@ def tell_files(
     for out, report in zip(outs, reports, strict=True):
         _tell(out, report)
     typer.echo(reports[0].signature)
+
+
+def _check_cluster(
+    on: str | None, files: Sequence[Path], formats: Sequence[object], wish: Path | None
+) -> None:
+    """Refuse what is not handed out to a cluster.
+
+    Raises:
+        CotextError: a file that is no corpus; a glossary and the like.
+    """
+    if on is None:
+        return
+    for file, kind in zip(files, formats, strict=True):
+        if not isinstance(kind, str):
+            raise CotextError(
+                f"{file}: --on is for corpora (docs/data-format.md); leave it out for this file"
+            )
+    if wish is not None:
+        raise CotextError(f"{wish}: glossaries, words to keep and memories are not for --on; leave one out")
 
 
 def _outs(files: Sequence[Path], out: Path | None, out_dir: Path | None) -> list[Path]:

@@ -66,8 +66,12 @@ class TrainConfig(Closed):
     max_epochs: Count = 0
     """Epochs after which training ends, if `max_updates` does not end it before; 0: no limit. Schedules go by
     `max_updates`."""
-    max_tokens: PositiveInt = 16_000
-    """Of a batch on one process: rows times the longer side, padding included."""
+    max_tokens: PositiveInt | Literal["auto"] = 16_000
+    """Of a batch on one process: rows times the longer side, padding included. `auto`: as many as memory
+    holds, found when training begins and noted in the run; learning rate and warm-up stay as they are."""
+    checkpoint_activations: bool = False
+    """Keep the inputs of layers alone for the backward pass, and compute what is inside them once more: the
+    same numbers in less memory and about a third more time."""
     order: Literal["shuffled", "documents"] = "shuffled"
     """Of the instances in a batch: `shuffled` ones of like length, or consecutive ones of a document."""
     context: Literal["own", "foreign"] = "own"
@@ -92,6 +96,8 @@ class TrainConfig(Closed):
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
+    shard_model: bool = False
+    """Divide weights, gradients and Adam's moments among processes, for models too large for one device."""
     validate_every: PositiveInt | Literal["epoch"] = 1000
     """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
     validate_bleu: bool = True
@@ -116,3 +122,9 @@ class TrainConfig(Closed):
     threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
     """Per process on the CPU, never more than there are cores; 0: one for models narrower than 256, else all
     cores."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """`max_tokens` of a run, which is settled."""
+        assert self.max_tokens != "auto"
+        return self.max_tokens

@@ -29,7 +29,9 @@ to the first sentence of the row. They are read and never predicted; no length o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -37,6 +39,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.views import Window
+from cotext.layers.moving import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
@@ -102,11 +105,6 @@ class ExtraRows:
     target_input: Tensor  # [C, T]
     input_sentence: Tensor  # [C, T], -1 on padding, and throughout where there is no target yet
 
-    def to(self, device: torch.device) -> "ExtraRows":
-        """Return a copy on `device`."""
-        sides = (side.to(device, non_blocking=True) for side in (self.target_input, self.input_sentence))
-        return ExtraRows(self.source.to(device), *sides)
-
 
 @dataclass(slots=True)
 class Source:
@@ -118,22 +116,22 @@ class Source:
     document: Tensor  # [B], ordinal of the document in its corpus
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
+    indices: object | None = None  # what a model has found out about these rows: see `layers/row_indices.py`
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in _OF_ROWS}
-        extra = None if self.extra_rows is None else self.extra_rows.to(device)
-        return replace(self, **moved, extra_rows=extra)
+        return to_device(self, device)
 
     def select(self, rows: Tensor) -> "Source":
         """Keep the given rows, in the given order, and all extra rows."""
-        return replace(self, **{name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS})
+        chosen = {name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS}
+        return replace(self, **chosen, indices=None)
 
 
 _OF_ROWS = ("tokens", "sentence", "current", "document", "first_sentence")
 
 
-@dataclass(slots=True)
+@dataclass
 class Batch:
     """Source, decoder input and labels, with the sentence of every token."""
 
@@ -142,11 +140,16 @@ class Batch:
     input_sentence: Tensor  # [B, T], -1 on padding
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
+    indices: object | None = None  # what a loss has found out about it
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
-        rest = (getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)[1:])
-        return Batch(self.source.to(device), *rest)
+        return to_device(self, device)
+
+    @cached_property
+    def labels(self) -> "Labels":
+        """The labels of all rows, without padding."""
+        return Labels.of(self)
 
     @property
     def is_label(self) -> Tensor:
@@ -160,6 +163,34 @@ class Batch:
         return (self.label_sentence >= first) & (self.label_sentence < stop)
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels of a batch, one row after the other: N of them.
+
+    `index` counts over all rows, padding included; `current` and `context` say which of the N belong to
+    current sentences of their rows, and which do not.
+    """
+
+    index: Tensor  # [N]
+    token: Tensor  # [N]
+    is_current: Tensor  # [N]
+    current: Tensor  # [C]
+    context: Tensor  # [N - C]
+
+    @staticmethod
+    def of(batch: Batch) -> "Labels":
+        """Those of a batch."""
+        index = batch.is_label.flatten().nonzero()[:, 0]
+        is_current = batch.is_current.flatten()[index]
+        current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))
+        return Labels(index, batch.target_label.flatten()[index], is_current, current, context)
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return self.index.numel()
+
+
 def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
     """A batch with word dropout: subwords become the unknown one, each with probability `share`.
 
@@ -171,8 +202,10 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
         chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
         return tokens.masked_fill(chosen, unknown)
 
-    source = replace(batch.source, tokens=hidden(batch.source.tokens))
-    return replace(batch, source=source, target_input=hidden(batch.target_input))
+    dropped = copy(batch)  # with its labels
+    dropped.source = replace(batch.source, tokens=hidden(batch.source.tokens))
+    dropped.target_input = hidden(batch.target_input)
+    return dropped
 
 
 @dataclass(frozen=True, slots=True)

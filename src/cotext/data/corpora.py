@@ -11,7 +11,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.encoding import SIDES, ChunkEncoder, EncodedChunk, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable
+from cotext.data.formats.streams import check_readable, is_regular
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter, TokenStore
@@ -62,7 +62,7 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
-        if not path.is_file():
+        if not is_regular(path):
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
 

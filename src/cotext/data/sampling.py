@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
+SHARDS_SHUFFLED: Final = 8  # of a store in several files, at once: half a billion tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,20 @@ class Arrangement:
     context: Literal["own", "foreign"] = "own"
 
 
+def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndarray:
+    """The documents of a store in the order of an epoch; `ranges`: those of each file.
+
+    Shuffled as a whole where it has one file; of more, a few files drawn at random are shuffled together,
+    then the next, so that an epoch reads each file once, wherever it lies.
+    """
+    files = random.permutation(len(ranges)) if len(ranges) > 1 else np.arange(len(ranges))
+    parts = []
+    for first in range(0, len(files), SHARDS_SHUFFLED):
+        together = [np.asarray(ranges[f]) for f in files[first : first + SHARDS_SHUFFLED]]
+        parts.append(random.permutation(np.concatenate(together)))
+    return np.concatenate(parts)
+
+
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
@@ -118,7 +133,7 @@ class Sampler:
         cursor = start
         self._require_documents()
         while True:
-            order = np.random.default_rng([self.seed, cursor.epoch]).permutation(len(self.store))
+            order = epoch_order(self.store.ranges(), np.random.default_rng([self.seed, cursor.epoch]))
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)

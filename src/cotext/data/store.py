@@ -140,15 +140,17 @@ class StoreWriter:
 class TokenStore:
     """Random access to the documents of a store, in bounded memory.
 
-    A shard is checked against the digest of the manifest when it is first read. `fetch` says where the file
-    of a shard is, for stores that do not lie on this machine as a whole; it is asked whenever a shard is
-    opened, and the file may go once another `OPEN_SHARDS` have been.
+    A shard is checked against the digest of the manifest when it is first read. `fetch` brings the file of a
+    shard to this machine, for stores that do not lie there as a whole. It is asked whenever a shard is
+    opened, and the file is deleted at once: its room is free when another `open_shards` have been opened.
     """
 
-    def __init__(self, path: Path, fetch: Callable[[Shard], Path] | None = None) -> None:
+    def __init__(
+        self, path: Path, fetch: Callable[[Shard], Path] | None = None, open_shards: int | None = None
+    ) -> None:
         """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
         self.path = path
-        self._fetch = fetch or (lambda shard: path / shard.name)
+        self._fetch, self._open_shards = fetch, open_shards or OPEN_SHARDS
         self._files: OrderedDict[int, StoreFile] = OrderedDict()
         self._checked: set[int] = set()
         if path.is_dir():
@@ -209,15 +211,17 @@ class TokenStore:
             self._files.move_to_end(number)
             return self._files[number]
         shard = self.shards[number]
-        path = self._fetch(shard)
-        if number not in self._checked:
+        path = self.path / shard.name if self._fetch is None else self._fetch(shard)
+        if self._fetch is not None or number not in self._checked:
             require_shard(path, shard)
             self._checked.add(number)
         file = StoreFile(path)
         if (file.tokenizer_fingerprint, file.totals) != (self.tokenizer_fingerprint, shard.totals):
             raise damaged(path)
+        if self._fetch is not None:
+            path.unlink()  # it stays readable while it is open
         self._files[number] = file
-        if len(self._files) > OPEN_SHARDS:
+        if len(self._files) > self._open_shards:
             self._files.popitem(last=False)
         return file
 

@@ -41,7 +41,7 @@ from cotext.decoding.word_removal import differences, distributions
 from cotext.files.word_alignment import SentenceAlignment, proportional
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
-from cotext.losses.ctc import best_alignment
+from cotext.losses.ctc import Lattices, best_alignment
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
 
@@ -197,8 +197,9 @@ def _read_parallel(
     if model.path == "length":
         path[real] = torch.arange(len(hidden_ND), device=path.device)
     else:
-        asked = units(model.path, draft, tokens, sentence)
-        path[real] = best_alignment(hidden_ND, model.output_weight, asked, model.blank)
+        asked = units(model.path, draft.sentence, tokens, sentence)
+        lattices = Lattices.of(asked, model.blank, hidden_ND.size(1))
+        path[real] = best_alignment(hidden_ND, model.output_weight, lattices)
     for each in sentences:
         of_unit = path.flatten()[each.queries]
         begins = (of_unit >= 0) & (of_unit != model.blank)

@@ -113,7 +113,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
         nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
     else:
-        batch_units = units(model.path, draft, tokens, sentence)
+        batch_units = units(model.path, draft.sentence, tokens, sentence)
         nll = ctc_scores(hidden_ND, partial(output_logits, model), batch_units, model.blank).double()
         nll = nll.masked_fill(~fits(batch_units, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
@@ -128,7 +128,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     tokens, sentence = bracketed_targets(batch)
     draft = model.encode(batch.source)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
-    asked = units(model.path, draft, tokens, sentence)
+    asked = units(model.path, draft.sentence, tokens, sentence)
     found = beginnings(hidden_ND, partial(output_logits, model), asked, model.blank)
     place = torch.arange(asked.target.size(1), device=tokens.device)
     end = place == asked.target_length[:, None] - 1

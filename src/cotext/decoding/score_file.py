@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
+from cotext.data.formats.streams import is_regular
 from cotext.data.languages import check_sides
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.score_table import ScoredDocument, require_column
@@ -48,7 +49,7 @@ def score_file(
                 require_column(document.id)
             yield document
 
-    if all(path.is_file() for path in paths):
+    if all(is_regular(path) for path in paths):
         with naming(*paths):
             translator.check_pairs(documents())
     scored = ((document.id, translator.score([document])[0]) for document in documents())

@@ -7,7 +7,7 @@ from pathlib import Path
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, located_documents, read_documents
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable
+from cotext.data.formats.streams import check_readable, is_regular
 from cotext.decoding.prose import Prose
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -23,7 +23,7 @@ def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
     found = []
     for path in paths:
         check_readable(path)
-        if not path.is_file():
+        if not is_regular(path):
             raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
         side_file = find_side_file(path) if format in (None, "docids") else None
         found += [checksum(each) for each in (path, side_file) if each is not None]
@@ -44,7 +44,7 @@ class SourceFile:
         check_readable(path)
         if format is None:
             format = detect_format(path)
-        if not path.is_file():
+        if not is_regular(path):
             raise CotextError(
                 f"{path}: is no regular file, and translating reads it more than once; copy it to one"
             )

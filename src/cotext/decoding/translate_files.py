@@ -13,8 +13,8 @@ from typing import Final, Protocol, TypeVar
 
 from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
-from cotext.data.formats.foreign import binary_kind
-from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
+from cotext.data.formats.foreign import PARQUET, binary_kind
+from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regular, opened_raw
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
 from cotext.decoding.open import OpenedRun
@@ -206,7 +206,7 @@ def _check_regular(path: Path) -> None:
     if path.is_dir():
         raise CotextError(f"{path}: is a folder; name the files in it, as in {path}/*")
     check_readable(path)
-    if not path.is_file():
+    if not is_regular(path):
         raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
 
 
@@ -235,7 +235,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         return "jsonl"  # with a line that is broken
     if found is not None and found.name != GENERIC:
         return found
-    if kind := binary_kind(head):
+    if (kind := binary_kind(head)) and kind != PARQUET:
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx or "
             "plain text"
@@ -255,7 +255,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
 
 def _beginning(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with opened_raw(path) as file:
             return file.read(BEGINNING_BYTES)
     except OSError as error:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout, Packed
@@ -95,6 +97,10 @@ class EncoderBlock(nn.Module):
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
+    def prepare(self, layout: Layout) -> Layout:
+        """See `StackAttention.prepare`."""
+        return self.attention.prepare(layout)
+
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """States and layout that it goes on with: see `RowSpan.enter`."""
         return self.attention.enter(x, layout)
@@ -109,7 +115,9 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention and feed-forward."""
 
-    def __init__(self, size: Size, attention: StackAttention, cross: nn.Module) -> None:
+    def __init__(
+        self, size: Size, attention: StackAttention, cross: "StackAttention | CrossAttention"
+    ) -> None:
         super().__init__()
         self.attention = attention
         self.cross = cross
@@ -118,12 +126,30 @@ class DecoderBlock(nn.Module):
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
+    def prepare(self, layout: Layout) -> None:
+        """Find what its attentions will ask of complete rows."""
+        for attention in (self.attention, self.cross):
+            attention.prepare(layout)
+
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
         x = self.after_attention(x, lambda x: self.attention(x, layout))
         x = self.after_cross(x, lambda x: self.cross(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
+
+
+def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
+    """States of complete rows after a block.
+
+    `recomputed`: of what is inside the block nothing is kept for the backward pass, which computes it once
+    more, with the same random numbers (Chen et al. 2016).
+    """
+    if recomputed and torch.is_grad_enabled():
+        kept: Tensor = checkpoint(block, x, layout, use_reentrant=False)
+        return kept
+    out: Tensor = block(x, layout)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

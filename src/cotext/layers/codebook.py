@@ -55,11 +55,14 @@ class Codebook(nn.Module):
         return product / math.sqrt(x.size(-1))
 
     @torch.no_grad()
-    def follow(self, x_ND: Tensor, code_N: Tensor) -> None:
-        """Move every vector a little towards the mean of those that have its code, over all processes."""
-        x_ND = x_ND.to(self.vectors.dtype)
+    def follow(self, x_ND: Tensor, code_N: Tensor, counts_N: Tensor) -> None:
+        """Move every vector a little towards the mean of those that have its code, over all processes.
+
+        Only vectors that count, True in `counts_N`.
+        """
+        x_ND = x_ND.to(self.vectors.dtype) * counts_N[:, None]
         seen = torch.zeros_like(self.total).index_add_(0, code_N, x_ND)
-        often = torch.bincount(code_N, minlength=self.count.numel()).to(self.count.dtype)
+        often = frequencies(code_N, counts_N, self.count.numel()).to(self.count.dtype)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             for sums in (seen, often):
                 torch.distributed.all_reduce(sums)
@@ -68,6 +71,12 @@ class Codebook(nn.Module):
         self.total = torch.lerp(seen, self.total, DECAY)
         used = (self.count > torch.finfo(self.count.dtype).tiny)[:, None]
         self.vectors = torch.where(used, self.total / self.count[:, None], self.vectors)
+
+
+def frequencies(code_N: Tensor, counts_N: Tensor, codes: int) -> Tensor:
+    """How often each code occurs among those that count: [K]."""
+    often = torch.zeros(codes, dtype=torch.float32, device=code_N.device)
+    return often.index_add_(0, code_N, counts_N.to(often.dtype))
 
 
 def perplexity(often_K: Tensor) -> Tensor:

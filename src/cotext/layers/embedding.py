@@ -128,19 +128,20 @@ class SentenceEmbedding(nn.Module, Blended):
         rank: Tensor,
         shift: Tensor | int = 0,
         segment: Tensor | None = None,
+        below: int | None = None,
     ) -> Tensor:
         """Add positions and segments to vectors [R, T, D]; all others [R, T], `shift` a number or [R].
 
-        `segment`: where it is not the sentence.
+        `segment`: where it is not the sentence. `below`: a number that no position reaches, if one is known.
         """
         kind = self.source if side == "source" else self.target
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
-            x = x + self.encoding(side)(at)
+            x = x + self.encoding(side)(at, below)
         elif self.in_force < 1:
             # Positions of the model that training started from, which are on their way out.
             by_sentence = "reset" in (self.source.positions, self.target.positions)
-            x = x + (1 - self.in_force) * self.encoding(side)(rank if by_sentence else position)
+            x = x + (1 - self.in_force) * self.encoding(side)(rank if by_sentence else position, below)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None

@@ -12,8 +12,8 @@ On the target a token sees its own row up to itself, and of other rows those alo
 begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
 another what that has yet to predict.
 
-Shapes: B entries, R rows, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the
-longest, W beams, T tokens, D model, H heads, K per head.
+Shapes: B entries, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the longest,
+T tokens, D model, H heads, K per head.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,6 @@ from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
-from cotext.layers.state import KeyValueCache
 
 LONGEST_DOCUMENT = (
     2**32
@@ -144,6 +143,42 @@ class NeuralContextGate(nn.Module):
         return gate
 
 
+class FlatLayout:
+    """Current tokens of rows as padded sequences, and who sees whom: the same for queries of one batch.
+
+    `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. `extra` is
+    the order of further tokens that are seen. `in_order`: queries see their sequence up to themselves.
+    """
+
+    def __init__(
+        self, current_BT: Tensor, rows: RowOrder, causal: bool, extra: RowOrder | None = None
+    ) -> None:
+        """`rows` is the order of each row, [B]."""
+        self.tokens = Packing(current_BT)
+        if self.empty:
+            return
+        row_N = self.tokens.index_N // self.tokens.tokens
+        order = seen_order = rows.take(row_N)
+        if extra is not None:
+            seen_order = order.join(extra)
+        group, groups = dense(seen_order.group)
+        self.own = self.seen = Sequences(group, seen_order.begin, groups)
+        if extra is not None:
+            self.own = Sequences(group[: len(row_N)], order.begin, groups)
+        # Rows that are apart come one after the other, so that all before a token are rows that it follows.
+        self.in_order = causal and extra is None and rows.apart
+        self.mask: Tensor | None = None
+        if causal and not self.in_order:
+            self.mask = _follows(self.own, self.seen, row_N, order.begin, seen_order.end)
+        elif not causal:
+            self.mask = self.seen.mask
+
+    @property
+    def empty(self) -> bool:
+        """Whether no token is current."""
+        return self.tokens.index_N.numel() == 0
+
+
 class FlatBatchAttention(nn.Module):
     """Multi-head attention between the current tokens of rows."""
 
@@ -154,36 +189,21 @@ class FlatBatchAttention(nn.Module):
         self.qkv = projection(size.dimension, 3)
         self.out = projection(size.dimension)
 
-    def forward(
-        self, h_ND: Tensor, tokens: Packing, rows: RowOrder, extra: ExtraKeys | None, causal: bool
-    ) -> Tensor:
-        """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the order of each row.
+    def forward(self, h_ND: Tensor, laid: FlatLayout, extra: ExtraKeys | None) -> Tensor:
+        """Current tokens, as laid out together with extra ones, [N, D] -> [N, D].
 
-        `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. For
-        whoever watches, tokens of other rows have no index.
+        For whoever watches, tokens of other rows have no index.
         """
-        row_N = tokens.index_N // tokens.tokens
-        order = seen_order = rows.take(row_N)
         qkv = self.qkv(h_ND)
         q, kv = qkv.split((h_ND.size(1), 2 * h_ND.size(1)), dim=1)
         if extra is not None:
-            seen_order = order.join(extra.order)
             kv = torch.cat((kv, self._keys_values(extra.hidden)))
-        group, groups = _dense(seen_order.group)
-        seen = Sequences(group, seen_order.begin, groups)
-        own = seen if extra is None else Sequences(group[: len(q)], order.begin, groups)
-        # Rows that are apart come one after the other, so that all before a token are rows that it follows.
-        in_order = causal and extra is None and rows.apart
-        mask = None
-        if causal and not in_order:
-            mask = _follows(own, seen, row_N, order.begin, seen_order.end)
-        elif not causal:
-            mask = seen.mask
+        own, seen = laid.own, laid.seen
         k, v = (split_heads(part, self.heads) for part in seen.slots.unpack(kv).chunk(2, dim=-1))
         q = split_heads(own.slots.unpack(q), self.heads)
-        indices = partial(_token_indices, own, seen, tokens.index_N)
+        indices = partial(_token_indices, own, seen, laid.tokens.index_N)
         dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k, v, mask, in_order, dropout, indices))
+        mixed = merge_heads(attend(q, k, v, laid.mask, laid.in_order, dropout, indices))
         out_ND: Tensor = self.out(own.slots.pack(mixed))
         return out_ND
 
@@ -230,7 +250,7 @@ def _token_indices(own: Sequences, seen: Sequences, index_N: Tensor) -> TokenInd
     return TokenIndices(own.numbers(index_N, -1), seen.numbers(torch.cat((index_N, extra)), -1))
 
 
-def _dense(group: Tensor) -> tuple[Tensor, int]:
+def dense(group: Tensor) -> tuple[Tensor, int]:
     """Groups counted 0, 1 ... in their own order, and how many there are."""
     distinct, dense = torch.unique(group, return_inverse=True)
     return dense, len(distinct)
@@ -259,21 +279,13 @@ class FlatContext(nn.Module):
         self.norm = nn.LayerNorm(dimension)
         self.start = ZeroGate(dimension) if neutral else None
 
-    def forward(
-        self,
-        x_BTD: Tensor,
-        current_BT: Tensor,
-        rows: RowOrder,
-        extra: ExtraKeys | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        """Complete rows [B, T, D] -> [B, T, D]; `rows` is the order of each, [B]."""
-        tokens = Packing(current_BT)
-        if tokens.index_N.numel() == 0:
+    def forward(self, x_BTD: Tensor, laid: FlatLayout, extra: ExtraKeys | None = None) -> Tensor:
+        """Complete rows, as laid out together with extra tokens: [B, T, D] -> [B, T, D]."""
+        if laid.empty:
             return x_BTD
+        tokens = laid.tokens
         h_ND = tokens.pack(x_BTD)
-        extra = None if extra is None or extra.empty else extra
-        out_ND = self.combine(h_ND, self.attention(h_ND, tokens, rows, extra, causal))
+        out_ND = self.combine(h_ND, self.attention(h_ND, laid, extra))
         flat = x_BTD.flatten(0, 1).index_copy(0, tokens.index_N, out_ND.to(x_BTD.dtype))
         return flat.view_as(x_BTD)
 
@@ -281,105 +293,3 @@ class FlatContext(nn.Module):
         """What was embedded and what was seen: [..., D] each -> [..., D]."""
         out: Tensor = self.norm(h + seen if self.gate is None else h + self.gate(seen) * (seen - h))
         return out if self.start is None else self.start(h, out)
-
-
-class PrefixedCache(KeyValueCache):
-    """A cache whose rows begin with keys and values that never change, the same for all beams."""
-
-    def __init__(self, keys: Tensor, values: Tensor, slots: int) -> None:
-        """`keys` and `values` [B, H, lead, K], and room for `slots` more."""
-        self.lead = keys.size(2)
-        super().__init__(keys.size(0), self.lead + slots, keys)
-        self.keys[:, :, : self.lead] = keys
-        self.values[:, :, : self.lead] = values
-
-    def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Put [B, H, W * T, K] at slots start .. start + W * T."""
-        super().write(keys, values, start + self.lead)
-
-    def read(self, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values of what leads and of the slots up to `slots`; `first` must be 0."""
-        assert first == 0
-        return super().read(slots + self.lead)
-
-    def move(self, origin: Tensor, start: int) -> None:
-        """Fill the slots from `start` on with what stands at slots `origin` [B, n] of the same entry."""
-        super().move(origin + self.lead, start)
-
-    def grown(self, slots: int, used: int) -> "PrefixedCache":
-        """A copy with room for `slots`, of which `used` are taken."""
-        keys, values = self.read(used)
-        led = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
-        led.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
-        return led
-
-    def select(self, entries: Tensor, used: int) -> None:
-        """Keep the given entries."""
-        super().select(entries, used + self.lead)
-
-
-class ActiveGroups:
-    """Entries being written that meet, and what rows that have ended left to them.
-
-    A token sees its own past; of entries that its own follows, what is written on their first beam; and of
-    ended rows that it follows, everything.
-    """
-
-    def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_order: RowOrder) -> None:
-        """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the order of each token."""
-        group, groups = _dense(torch.cat((rows.group, ended_order.group)))
-        count = len(rows.group)
-        members = Sequences(group[:count], rows.begin, groups)
-        self.slot_B = members.slots.index_N
-        self.shape = members.real_GL.shape  # G, m
-        each = torch.arange(count, device=group.device)
-        self.entry = members.numbers(each, 0).flatten()
-        self.in_order = torch.equal(self.entry, each)
-        never = torch.iinfo(group.dtype).max
-        begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
-        self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
-        self.ended_mask: Tensor | None = None
-        if len(ended[0]):
-            laid = Sequences(group[count:], ended_order.begin, groups)
-            self.keys, self.values = (
-                split_heads(laid.slots.unpack(x.flatten(1)), x.size(1)) for x in ended
-            )  # [G, H, F, K]
-            self.ended_mask = laid.numbers(ended_order.end, never)[:, None] <= begin_Gm1  # [G, m, F]
-
-    def attend(self, attention: FlatBatchAttention, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
-        """Queries [B, H, W * T, K] and all slots so far [B, H, P, K] -> [B, W * T, D].
-
-        `own` [B, W, T, P]: the current tokens of its own past that each query sees.
-        """
-        _, beams, tokens, _ = own.shape
-        own_BQP = own.flatten(1, 2)
-        # Most slots belong to context or to beams that are gone.
-        relevant = own_BQP.any(dim=1)
-        kept = max(1, int(relevant.sum(dim=1).max()))
-        origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]
-        own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
-        first_BL = own_BQL[:, tokens - 1]  # what the last token of the first beam sees: all of that beam
-        groups, members = self.shape
-        mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
-        mask = mask.repeat(1, 1, beams * tokens, 1, 1)
-        each = torch.arange(members, device=mask.device)
-        mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
-        mask = mask.view(groups, members, beams * tokens, -1)
-        index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
-        keys, values = (
-            self._gathered(x.gather(2, index)).transpose(1, 2).flatten(2, 3) for x in (k, v)
-        )  # [G, H, m * L, K]
-        if self.ended_mask is not None:
-            keys = torch.cat((self.keys.to(keys.dtype), keys), dim=2)
-            values = torch.cat((self.values.to(values.dtype), values), dim=2)
-            ended = self.ended_mask[:, :, None].expand(-1, -1, beams * tokens, -1)
-            mask = torch.cat((ended, mask), dim=3)
-        queries = self._gathered(q).transpose(1, 2).flatten(2, 3)
-        mixed = attention.mix(queries, keys, values, mask.flatten(1, 2)[:, None])
-        by_member = mixed.view(groups * members, beams * tokens, -1)
-        return by_member if self.in_order else by_member.index_select(0, self.slot_B)
-
-    def _gathered(self, x: Tensor) -> Tensor:
-        """Entries by group: [B, ...] -> [G, m, ...]."""
-        chosen = x if self.in_order else x.index_select(0, self.entry)
-        return chosen.view(*self.shape, *x.shape[1:])

@@ -4,6 +4,9 @@ A `Layout` stands for complete rows: a source that is read, a target in training
 a non-autoregressive decoder. A `Step` stands for the tokens that a decoder reads next, after those in its
 caches. Nothing is computed that no attention of the model asks for.
 
+Most answers follow from sentence indices alone, and can be found before the model reads a batch
+(`layers/row_indices.py`); such a layout is `bound` to what a forward pass knows beside them.
+
 Complete rows come without their padding, packed in the order of the rows or, where some attention stays
 inside sentences, in that of buckets of sentences (`layers/buckets.py`):
 
@@ -15,8 +18,10 @@ D model, H heads, K per head.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -101,7 +106,19 @@ class Layout:
         self.sentence, self.shared, self.packed = sentence, shared, packed
         self.causal, self._source, self._current = causal, source, current
         self.current_only = False
+        self.longest = sentence.size(1)  # above all positions
         self._indices: Tensor | None = None  # of the tokens in the batch, where these are some of its rows
+
+    def answer(self, *asked: str) -> None:
+        """Find the answers of these names, which attention will ask for, from indices alone."""
+        for name in asked:
+            getattr(self, name)
+
+    def bound(self, shared: Shared, source: SourceSide | None = None) -> Self:
+        """A copy, with its answers, of what a forward pass knows beside them."""
+        bound = copy(self)
+        bound.shared, bound._source = shared, source
+        return bound
 
     @property
     def source(self) -> SourceSide:
@@ -149,7 +166,7 @@ class Layout:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of all tokens in their rows, packed: [N, D] or [B, T, D]."""
-        encoded: Tensor = self.shared.table(self.packed_position)
+        encoded: Tensor = self.shared.table(self.packed_position, self.longest)
         return encoded
 
     @cached_property
@@ -157,6 +174,17 @@ class Layout:
         """Tokens of the sentences that a row answers for: [B, T]."""
         assert self._current is not None
         return is_current(self.sentence, self._current)
+
+    @cached_property
+    def several(self) -> "tuple[Tensor | None, Layout] | None":
+        """Rows of several sentences: their packed tokens [M], None if these are all, and their layout.
+
+        None: there is no such row.
+        """
+        chosen = self.sentence.max(dim=1).values > self.sentence[:, 0]
+        if not bool(chosen.any()):
+            return None
+        return (None, self) if bool(chosen.all()) else self.of_rows(chosen)
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
         """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the same order."""
@@ -173,20 +201,26 @@ class Layout:
         part._indices = torch.where(self.sentence >= 0, each, -1)[chosen]
         return which_M, part
 
-    def of_current(self, x: Tensor) -> tuple[Tensor, "Layout"]:
-        """Go on with the current tokens of every row, moved up to the left: their states and layout."""
+    @cached_property
+    def current_part(self) -> "tuple[Packing, Layout]":
+        """The current tokens of every row: their indices, and their layout, moved up to the left."""
         kept = self.is_current
-        x_ND = Packing(kept).pack(self.unpack(x))
         count = kept.sum(dim=1, keepdim=True)
-        real = torch.arange(int(count.max()), device=x.device) < count
+        real = torch.arange(int(count.max()), device=kept.device) < count
         sentence, position = (
             of.new_full(real.shape, -1).masked_scatter(real, of[kept])
             for of in (self.sentence, self.position)
         )
         fewer = Layout(sentence, self.shared, Packed())
         fewer.__dict__["position"] = position.clamp(min=0)
-        fewer.current_only = True
-        return (x_ND if fewer.packing is not None else x_ND.view(*real.shape, -1)), fewer
+        fewer.current_only, fewer.longest = True, self.longest
+        return Packing(kept), fewer
+
+    def of_current(self, x: Tensor) -> tuple[Tensor, "Layout"]:
+        """Go on with the current tokens of every row: their states and layout."""
+        tokens, fewer = self.current_part
+        fewer, x_ND = fewer.bound(self.shared), tokens.pack(self.unpack(x))
+        return (x_ND if fewer.packing is not None else x_ND.view(*fewer.sentence.shape, -1)), fewer
 
     @cached_property
     def mask(self) -> Tensor | None:

@@ -63,8 +63,11 @@ class Score(nn.Module):
     """Scaled dot products of contents: the base of all scores.
 
     Others differ in what queries and keys are made from (`project`) or in how they are compared (`attend`,
-    `attend_source`).
+    `attend_source`). `asks` and `asks_source`: see `RowSpan`.
     """
+
+    asks: tuple[str, ...] = ()
+    asks_source: tuple[str, ...] = ()
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__()
@@ -93,11 +96,18 @@ class RowSpan:
     """Whole rows, and of the decoder's own side all that stands before: the base of all spans.
 
     `by_sentence`: tokens must come packed in buckets of sentences. `memory_sentences`: how many sentences
-    before its own a token sees, where it does not see the whole row.
+    before its own a token sees, where it does not see the whole row. `asks` and, in cross-attention,
+    `asks_source` name the answers of a layout that it needs (`Layout.answer`).
     """
 
     by_sentence = False
     memory_sentences = 0
+    asks: tuple[str, ...] = ("packing", "mask")
+    asks_source: tuple[str, ...] = ("packing",)
+
+    def narrowed(self, layout: Layout) -> Layout:
+        """The layout that a layer with this span goes on with."""
+        return layout
 
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """States and layout that a layer with this span goes on with; a span may drop tokens."""
@@ -129,6 +139,10 @@ class RowSpan:
 class StackAttention(nn.Module):
     """Self-attention of a layer, as its stack knows it: one product, or several that are mixed."""
 
+    def prepare(self, layout: Layout) -> Layout:
+        """Find what its spans and scores will ask; the layout that the layer goes on with."""
+        return layout
+
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """States and layout that the layer goes on with: see `RowSpan.enter`."""
         return x, layout
@@ -151,6 +165,12 @@ class SelfAttention(StackAttention):
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
         out: Tensor = self.out(mixed)
         return out.view_as(x)
+
+    def prepare(self, layout: Layout) -> Layout:
+        """See `StackAttention.prepare`."""
+        layout = self.span.narrowed(layout)
+        layout.answer(*self.span.asks, *self.score.asks)
+        return layout
 
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """See `RowSpan.enter`."""
@@ -183,6 +203,11 @@ class CrossAttention(nn.Module):
         self.query = projection(size.dimension)
         self.key_value = projection(size.dimension, 2)
         self.out = projection(size.dimension)
+
+    def prepare(self, layout: Layout) -> Layout:
+        """See `StackAttention.prepare`; the layout is that of the target."""
+        layout.answer(*self.span.asks_source, *self.score.asks_source)
+        return layout
 
     def project(self, memory: Tensor, layout: Layout) -> KeysValues:
         """Keys and values of source states, packed as `layout` says: two [B, H, S, K]."""

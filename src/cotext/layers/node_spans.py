@@ -20,6 +20,8 @@ class NodeSpan(RowSpan):
     """The own sentence, of the source its counterpart, and the nodes of all others: complete rows only."""
 
     by_sentence = True
+    asks = ("packing", "sentences", "nodes")
+    asks_source = ("packing", "sentences", "source_nodes")
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
         """Self-attention of complete rows, [N, D] -> [N, D]."""

@@ -102,9 +102,9 @@ class PositionTable(nn.Module):
         self.wavelengths, self.first = wavelengths, first
         self.register_buffer("table", self._encoded(torch.arange(length), dimension), persistent=False)
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """[B, T] -> [B, T, D]."""
-        need = int(positions.max()) + 1
+    def forward(self, positions: Tensor, below: int | None = None) -> Tensor:
+        """[B, T] -> [B, T, D]; `below`: a number that no position reaches, if one is known."""
+        need = int(positions.max()) + 1 if below is None else below
         if need > MAX_ROWS:  # as where a large shift is added for every sentence
             return self._encoded(positions, self.table.size(1)).to(self.table.dtype)
         if need > self.table.size(0):
@@ -124,6 +124,6 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.randn(rows, dimension) * dimension**-0.5)
         self.first = first
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """[B, T] -> [B, T, D]."""
+    def forward(self, positions: Tensor, below: int | None = None) -> Tensor:
+        """[B, T] -> [B, T, D]; `below` as in `PositionTable`, not needed here."""
         return nn.functional.embedding((positions + self.first).clamp(max=len(self.weight) - 1), self.weight)

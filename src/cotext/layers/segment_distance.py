@@ -32,6 +32,8 @@ class SegmentDistanceScore(Score):
     The vectors are shared by all heads and start at zero, so that it starts as plain attention.
     """
 
+    asks = ("segments",)
+
     def __init__(self, size: AttentionSize) -> None:
         super().__init__(size)
         vectors = (torch.zeros(2 * CLIP + 1, size.dimension // size.heads) for _ in range(2))

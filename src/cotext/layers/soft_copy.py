@@ -29,12 +29,12 @@ def stretched(sentence: Tensor, length: Tensor) -> Tensor:
     return within.masked_fill(i >= length[:, None], -1)
 
 
-def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor) -> Tensor:
+def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> Tensor:
     """States of the source -> states of the positions, [B, T, D], zero on padding.
 
-    `source` [B, S] and `positions` [B, T] say which text of its row each belongs to, -1 on padding.
+    `source` [B, S] and `positions` [B, T] say which text of its row each belongs to, -1 on padding; no row
+    has more than `texts`.
     """
-    texts = int(source.max()) + 1
     first, s = _texts(source, texts)
     _, t = _texts(positions, texts)
     text = positions.clamp(min=0)

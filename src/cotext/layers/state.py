@@ -12,6 +12,7 @@ Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B
 cache, S source tokens, H heads, K per head.
 """
 
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -95,6 +96,12 @@ class SourceSide:
         self.keys_values = keys_values
         self.sentence = sentence
         self.mask = visible(sentence)  # [B, 1, 1, S]
+
+    def filled(self, keys_values: list[KeysValues]) -> "SourceSide":
+        """A copy with keys and values."""
+        filled = copy(self)
+        filled.keys_values = keys_values
+        return filled
 
     @property
     def entries(self) -> int:
@@ -185,6 +192,7 @@ class DecoderState:
     source: SourceSide
     attentions: int
     parts: list[StatePart] = field(default_factory=list)
+    indices: object | None = None  # of complete rows, as its model has found them
     shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
@@ -208,6 +216,7 @@ class DecoderState:
     def open(self, slots: int) -> None:
         """Allocate caches for `slots` tokens a row, padding included, one row per entry."""
         self.source.open()
+        self.indices = None
         like = self.source.keys_values[0][0]
         slots += sum(part.extra_slots for part in self.parts)
         self.capacity = slots

@@ -80,7 +80,7 @@ class TransformerXLScore(Score, StartsFromOthers):
 
     def distances(self, count: int, like: Tensor) -> Tensor:
         """The distances 0 ... count, projected: [count, D]."""
-        encoded = self.table(torch.arange(count, device=like.device)).to(like.dtype)
+        encoded = self.table(torch.arange(count, device=like.device), count).to(like.dtype)
         projected: Tensor = self.distance(encoded)
         return projected
 
@@ -143,6 +143,8 @@ class TransformerXLScore(Score, StartsFromOthers):
 
 class MemorySpan(SentenceSpan):
     """The own sentence and `sentences` before it, whose states send no gradients back."""
+
+    asks = ("packing", "memory")
 
     def __init__(self, sentences: int) -> None:
         self.memory_sentences = sentences

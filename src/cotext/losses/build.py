@@ -14,6 +14,12 @@ class Loss(Protocol):
     The model is of the kind that the loss is for; which go together is checked when a model is built.
     """
 
+    def indexed(self, model: Any, batch: Batch, training: bool) -> Batch:
+        """A batch with all that the loss and its model ask of it by indices alone.
+
+        Found where the batch is, for `Batch.to` to take along; what was not is found when it is asked for.
+        """
+
     def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:
         """Loss of a batch, summed; the trainer divides by the count over all batches and processes."""
 

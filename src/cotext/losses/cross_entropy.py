@@ -4,7 +4,7 @@ Shapes: B rows, T labels, N labels in all, D model, V vocabulary.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from cotext.data.batch import Batch
+from cotext.data.batch import Batch, Labels
+from cotext.layers.kernels.packing import take_rows
 from cotext.losses.output_products import OutputProducts
-from cotext.models.interface import AutoregressiveModel
+from cotext.models.interface import AutoregressiveModel, TranslationModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +146,29 @@ class CrossEntropy:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
 
+    def indexed(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
+        """See `Loss`."""
+        indices = model.indices(batch.source, batch.input_sentence, training)
+        found = replace(batch, source=replace(batch.source, indices=indices))
+        found.labels = Labels.of(found)
+        return found
+
     def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current` and `nll_context`, without smoothing or discount."""
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
-        labelled = batch.is_label
-        current_N = batch.is_current[labelled]
-        discount_N = torch.where(current_N, 1.0, self.context_discount)
+        labels = batch.labels
         loss, nll_N = output_loss(
-            hidden_BTD[labelled],
+            take_rows(hidden_BTD.flatten(0, 1), labels.index),
             model.output_weight,
-            batch.target_label[labelled],
-            discount_N,
+            labels.token,
+            torch.where(labels.is_current, 1.0, self.context_discount),
             self.label_smoothing,
             bias_V=model.loss_bias,
         )
         parts = {
-            "nll_current": (nll_N[current_N].sum(), current_N.sum()),
-            "nll_context": (nll_N[~current_N].sum(), (~current_N).sum()),
+            name: (nll_N[which].sum(), torch.full((), which.numel(), device=which.device))
+            for name, which in (("nll_current", labels.current), ("nll_context", labels.context))
         }
-        return LossParts(loss=loss, count=labelled.sum(), parts=parts)
+        count = torch.full((), labels.count, device=labels.index.device)
+        return LossParts(loss=loss, count=count, parts=parts)

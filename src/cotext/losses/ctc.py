@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import ctc_loss, linear
+from torch.nn.functional import linear
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
@@ -65,25 +65,20 @@ def fits(units: Units, blank: int) -> Tensor:
 class Lattices:
     """The units that fit and have positions, their labels as classes of their own.
 
-    Class 0 is blank.
+    Class 0 is blank. All of it follows from lengths and targets, and none from what a model predicts.
     """
 
     unit: Tensor  # [K], which of the G
-    length: Tensor  # [K]
-    label: Tensor  # [K, L], classes
-    label_length: Tensor  # [K]
     token: Tensor  # [K, C], what a class stands for
-    classes: Tensor  # [K], how many there are
-    margin: int  # how many positions at either end are not to be predicted
-    inner_start: Tensor  # [K], the first of the M
     position: Tensor  # [M], which of the N
     of_position: Tensor  # [M], which of the K
+    groups: "tuple[Group, ...]"
 
     @classmethod
-    def of(cls, units: Units, blank: int) -> "Lattices":
-        """The lattices of those units that fit."""
+    def of(cls, units: Units, blank: int, dimension: int) -> "Lattices":
+        """The lattices of those units that fit, in groups for states of `dimension` numbers."""
         unit = (fits(units, blank) & (units.length > 0)).nonzero().flatten()
-        length, device = units.length[unit], unit.device
+        length, device, start = units.length[unit], unit.device, units.start[unit]
         # The blank in front, and all padding with it, becomes class 0, since no token is below it.
         key = units.target[unit].masked_fill(~units.is_label[unit], -1)
         ordered, order = torch.cat([key.new_full((len(unit), 1), -1), key], dim=1).sort(dim=1)
@@ -97,12 +92,26 @@ class Lattices:
         inner = (length - 2 * margin).clamp(min=0)
         inner_start = inner.cumsum(dim=0) - inner
         of_position = torch.arange(len(unit), device=device).repeat_interleave(inner)
-        first = units.start[unit] + margin - inner_start
+        first = start + margin - inner_start
         position = first[of_position] + torch.arange(len(of_position), device=device)
-        classes, label_length = rank[:, -1] + 1, units.target_length[unit]
-        return cls(
-            unit, length, label, label_length, token, classes, margin, inner_start, position, of_position
+        together = _Together(
+            length, label, units.target_length[unit], token, rank[:, -1] + 1, margin, inner_start, start
         )
+        return cls(unit, token, position, of_position, tuple(together.groups(dimension)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """All lattices, before they are divided into groups."""
+
+    length: Tensor  # [K]
+    label: Tensor  # [K, L], classes
+    label_length: Tensor  # [K]
+    token: Tensor  # [K, C]
+    classes: Tensor  # [K], how many there are
+    margin: int  # how many positions at either end are not to be predicted
+    inner_start: Tensor  # [K], the first of the M
+    start: Tensor  # [K], the first of the N
 
     def groups(self, dimension: int) -> Iterator["Group"]:
         """The lattices in groups of similar length, which are padded to the longest."""
@@ -121,17 +130,37 @@ class Lattices:
 
     def _group(self, which: Tensor) -> "Group":
         length, label_length = self.length[which], self.label_length[which]
-        time = torch.arange(int(length.max()), device=which.device)
+        lengths, label_lengths = (tuple(of.tolist()) for of in (length, label_length))
+        time = torch.arange(max(lengths), device=which.device)
+        real = time < length[:, None]
         inside = (time >= self.margin) & (time < length[:, None] - self.margin)
+        real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (real, inside))
         row = self.inner_start[which, None] - self.margin + time
-        label = self.label[which, : max(1, int(label_length.max()))]
+        frame = self.start[which, None] + time
+        label = self.label[which, : max(1, *label_lengths, 0)]
         token = self.token[which, : int(self.classes[which].max())]
-        return Group(which, length, label, label_length, token, inside, row[inside], self.margin > 0)
+        return Group(
+            which,
+            length,
+            label,
+            label_length,
+            token,
+            inside,
+            inside_at,
+            row.flatten()[inside_at],
+            real_at,
+            frame.flatten()[real_at],
+            self.margin > 0,
+            (lengths, label_lengths),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Lattices side by side; here K counts those of the group."""
+    """Lattices side by side; here K counts those of the group, Q and P their positions.
+
+    `sizes`: the lengths of units and of their labels, as the CPU knows them.
+    """
 
     which: Tensor  # [K], of all that fit
     length: Tensor  # [K]
@@ -139,14 +168,18 @@ class Group:
     label_length: Tensor  # [K]
     token: Tensor  # [K, C]
     inside: Tensor  # [K, T], positions that are to be predicted
-    row: Tensor  # which of the M these are, in the order of `inside`
+    inside_at: Tensor  # the same as indices of K * T
+    row: Tensor  # [Q], which of the M these are
+    real_at: Tensor  # all positions, as indices of K * T
+    frame: Tensor  # [P], which of the N these are
     forced: bool
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
     def spread(self, packed_MX: Tensor, dtype: torch.dtype) -> Tensor:
         """The rows of these lattices side by side, 0 elsewhere: [K, T, X]."""
-        spread_KTX = packed_MX.new_zeros(*self.inside.shape, packed_MX.size(1), dtype=dtype)
-        spread_KTX[self.inside] = packed_MX[self.row].to(dtype)
-        return spread_KTX
+        spread_AX = packed_MX.new_zeros(self.inside.numel(), packed_MX.size(1), dtype=dtype)
+        spread_AX.index_copy_(0, self.inside_at, packed_MX.index_select(0, self.row).to(dtype))
+        return spread_AX.view(*self.inside.shape, -1)
 
     def scores(self, predicted_KTC: Tensor) -> Tensor:
         """Log-probabilities, or logits, of the classes, with those of forced positions: [K, T, C].
@@ -165,7 +198,7 @@ class Group:
         log_p_KTC = self.scores(self.spread(log_p_MC[:, : self.token.size(1)], torch.float64))
         with torch.enable_grad():
             log_p_TKC = log_p_KTC.transpose(0, 1).requires_grad_(wants_posterior)
-            nll = ctc_loss(log_p_TKC, self.label, self.length, self.label_length, reduction="none")
+            nll = torch.ctc_loss(log_p_TKC, self.label, *self.sizes, reduction=0)  # of each
             if not wants_posterior:
                 return nll, None
             # What torch calls the gradient is p - posterior, as if it went through a log-softmax.
@@ -248,7 +281,7 @@ def _loss(
     else:
         log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
     nll_K = log_p_MC.new_empty(len(lattices.unit))
-    for group in lattices.groups(hidden_ND.size(1)):
+    for group in lattices.groups:
         nll, posterior_KTC = group.nll_and_posterior(log_p_MC, scale_M is not None)
         nll_K[group.which] = nll.to(precise)
         if posterior_KTC is None or scale_K is None or grad_hidden is None or grad_weight is None:
@@ -256,7 +289,7 @@ def _loss(
         posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
         hidden_KTD = group.spread(hidden_MD, precise)
         of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
-        grad_hidden[group.row] -= of_hidden_KTD[group.inside]
+        grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_at)
         of_weight_KCD = posterior_KTC.mT @ hidden_KTD
         grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
     return _Outcome(nll_K, grad_hidden, grad_weight)
@@ -267,17 +300,16 @@ class _CTC(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int
     ) -> Tensor:
         """Returns the negative log-likelihood of every unit: [G]."""
-        lattices = Lattices.of(units, blank)
         precise = torch.promote_types(hidden_ND.dtype, torch.float32)
         ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
         wants = any(ctx.needs_input_grad[:2])
         outcome = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)
         ctx.lattices, ctx.chunk = lattices, chunk
         ctx.save_for_backward(hidden_ND, weight_VD, outcome.grad_hidden, outcome.grad_weight)
-        nll_G = hidden_ND.new_zeros(len(units.length), dtype=precise)
+        nll_G = hidden_ND.new_zeros(units, dtype=precise)
         nll_G[lattices.unit] = outcome.nll
         return nll_G
 
@@ -285,12 +317,12 @@ class _CTC(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_ND, weight_VD, grad_hidden, grad_weight = ctx.saved_tensors
-        scale_K = grads[0][ctx.lattices.unit]
-        if bool((scale_K == scale_K[:1]).all()):
-            scale = scale_K.sum() / max(1, len(scale_K))
+        if set(grads[0].stride()) == {0}:  # that of a sum: one number for all units
+            scale = grads[0][0] if len(grads[0]) else grads[0].sum()
             grad_hidden, grad_weight = grad_hidden * scale, grad_weight * scale
         else:
             # The weight's gradient has lost sight of the units by now.
+            scale_K = grads[0][ctx.lattices.unit]
             outcome = _loss(hidden_ND, weight_VD, ctx.lattices, scale_K, ctx.chunk)
             grad_hidden, grad_weight = outcome.grad_hidden, outcome.grad_weight
         of_hidden_ND = torch.zeros_like(hidden_ND)
@@ -302,48 +334,54 @@ def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chun
     """Negative log-likelihood of every unit's target, 0 where it does not fit: [G].
 
     Half-precision logits are normalised, and their gradients summed, in single precision. A gradient that
-    isn't the same for all units that fit costs the output layer once more.
+    isn't that of their sum costs the output layer once more.
     """
+    lattices = Lattices.of(units, blank, hidden_ND.size(1))
+    return lattices_nll(hidden_ND, weight_VD, lattices, len(units.length), chunk)
+
+
+def lattices_nll(
+    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int = 512
+) -> Tensor:
+    """The same with lattices made before, of so many units."""
     kind = hidden_ND.device.type
     if torch.is_autocast_enabled(kind):
         hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
     # The function chooses the precision of each of its products itself.
     with torch.autocast(kind, enabled=False):
-        nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, units, blank, chunk)  # type: ignore[no-untyped-call]
+        nll_G: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
+            hidden_ND, weight_VD, lattices, units, chunk
+        )
     return nll_G
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
     """As `ctc_nll`, without gradients, and with whatever computes logits."""
-    lattices = Lattices.of(units, blank)
+    lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     nll_G = log_p_MC.new_zeros(len(units.length))
-    for group in lattices.groups(hidden_ND.size(1)):
+    for group in lattices.groups:
         nll, _ = group.nll_and_posterior(log_p_MC, False)
         nll_G[lattices.unit[group.which]] = nll.to(nll_G.dtype)
     return nll_G
 
 
-def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int) -> Tensor:
+def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> Tensor:
     """The token, blank included, that the most probable path has at every position: [N].
 
     It is -1 at all positions of a unit that does not fit, and of none. No normalisation is needed, hence
     nothing but the logits of the unit's own labels.
     """
-    aligned_N = units.start.new_full((hidden_ND.size(0),), -1)
+    aligned_N = lattices.position.new_full((hidden_ND.size(0),), -1)
     kind = hidden_ND.device.type
     if torch.is_autocast_enabled(kind):
         hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
     with torch.no_grad(), torch.autocast(kind, enabled=False):
-        lattices = Lattices.of(units, blank)
         hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
-        for group in lattices.groups(hidden_ND.size(1)):
+        for group in lattices.groups:
             logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
             class_KT = _best_path(group, group.scores(logits_KTC))
-            time = torch.arange(class_KT.size(1), device=class_KT.device)
-            position_KT = units.start[lattices.unit[group.which], None] + time
-            real = time < group.length[:, None]
-            aligned_N[position_KT[real]] = group.token.gather(1, class_KT)[real]
+            aligned_N[group.frame] = group.token.gather(1, class_KT).flatten()[group.real_at]
     return aligned_N
 
 

@@ -35,9 +35,9 @@ def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
     """The beginnings of every unit's target, in double precision."""
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)
-    lattices = Lattices.of(units, blank)
+    lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
-    for group in lattices.groups(hidden_ND.size(1)):
+    for group in lattices.groups:
         log_p_KTC = group.scores(group.spread(log_p_MC[:, : group.token.size(1)], torch.float64))
         begins_KL, whole_K = _forward(group, log_p_KTC)
         unit = lattices.unit[group.which]

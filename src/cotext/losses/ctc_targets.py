@@ -9,17 +9,20 @@ from torch import Tensor
 
 from cotext.layers.buckets import sentence_spans
 from cotext.losses.ctc import Units
-from cotext.models.interface import Draft, PathKind
+from cotext.models.interface import PathKind
 
 
-def units(path: PathKind, draft: Draft, tokens: Tensor, sentence: Tensor) -> Units:
-    """CTC units: every sentence, those of a row in order, or every row; targets as of `bracketed_targets`."""
+def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
+    """CTC units: every sentence, those of a row in order, or every row; targets as of `bracketed_targets`.
+
+    `frames_of` [B, T]: the sentence of each frame, -1 on padding.
+    """
     aligned = path == "sentences"
-    texts = (draft.sentence, sentence) if aligned else (draft.sentence.clamp(max=0), sentence.clamp(max=0))
+    texts = (frames_of, sentence) if aligned else (frames_of.clamp(max=0), sentence.clamp(max=0))
     frames, target = map(sentence_spans, texts)
     last_B1 = texts[1].max(dim=1, keepdim=True).values
     real = torch.arange(target.size(1), device=target.device) <= last_B1
-    lengths_B = (draft.sentence >= 0).sum(dim=1)
+    lengths_B = (frames_of >= 0).sum(dim=1)
     frames = frames[:, : real.size(1)] + (lengths_B.cumsum(dim=0) - lengths_B)[:, None, None]
     start, stop = frames[real].unbind(dim=1)
     first, end = target[real].unbind(dim=1)

@@ -14,6 +14,8 @@ Shapes: B rows, T frames, N frames of all rows without padding, one row after th
 V vocabulary.
 """
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -21,12 +23,40 @@ from torch.nn.functional import linear
 from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
 from cotext.layers.glance import glanced
+from cotext.layers.kernels.packing import Packing
 from cotext.losses.cross_entropy import LossParts, output_loss
-from cotext.losses.ctc import Units, best_alignment, ctc_nll, fits
+from cotext.losses.ctc import Lattices, best_alignment, fits, lattices_nll
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
 
 CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The lattices of a batch, the first and last frames of its units, and how many there are.
+
+    `forced`: these frames are given. `without` counts units without a path, `count` the labels of the others.
+    """
+
+    lattices: Lattices
+    edges: Tensor  # [2G], of the N
+    forced: bool
+    units: int
+    without: Tensor
+    count: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What the indices of a batch say of its frames and targets; `paths`: None where a frame is a token."""
+
+    token: Tensor  # of the targets, brackets included, one row after the other
+    lengths: Tensor  # [B], of the targets
+    labels: Tensor  # [B], those that other systems have
+    frames_of: Tensor  # [B, T], the sentence of each frame, -1 on padding
+    frames: Packing
+    paths: Paths | None
 
 
 class Glancing:
@@ -42,6 +72,31 @@ class Glancing:
         self.ratios = ratios
         self.label_smoothing = label_smoothing
 
+    def indexed(self, model: NonAutoregressiveModel, batch: Batch, training: bool) -> Batch:
+        """See `Loss`."""
+        tokens, sentence = bracketed_targets(batch)
+        lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
+        rows = model.indices(batch.source, lengths_B if model.path == "length" else None)
+        assert rows.target is not None
+        frames_of, written = rows.target.sentence, Packing(sentence >= 0).index_N
+        paths = None
+        if model.path != "length":
+            batch_units = units(model.path, frames_of, tokens, sentence)
+            labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
+            fit_G = fits(batch_units, model.blank)
+            paths = Paths(
+                Lattices.of(batch_units, model.blank, model.output_weight.size(1)),
+                torch.cat((batch_units.start, batch_units.start + batch_units.length - 1)),
+                batch_units.forced,
+                len(fit_G),
+                (~fit_G).sum().float(),
+                (labels_G * fit_G).sum().clamp(min=1),
+            )
+        indices = Targets(
+            tokens.flatten()[written], lengths_B, labels_B, frames_of, Packing(frames_of >= 0), paths
+        )
+        return replace(batch, source=replace(batch.source, indices=rows), indices=indices)
+
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current`; with paths, the share of units without one; in training, the share revealed.
 
@@ -49,36 +104,40 @@ class Glancing:
         """
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
-        tokens, sentence = bracketed_targets(batch)
-        lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
-        draft = model.encode(batch.source, lengths_B if model.path == "length" else None)
-        real = draft.sentence >= 0
-        batch_units = None if model.path == "length" else units(model.path, draft, tokens, sentence)
+        if batch.indices is None:
+            batch = self.indexed(model, batch, model.training)
+        targets = batch.indices
+        assert isinstance(targets, Targets)
+        paths, frames, real = targets.paths, targets.frames, targets.frames_of >= 0
+        draft = model.encode(batch.source, targets.lengths if paths is None else None)
         parts: dict[str, tuple[Tensor, Tensor]] = {}
         revealed = auxiliary = None
         if model.training:
             with torch.no_grad():
-                first_ND = model.decode(draft)[real]
-                best_N = tokens[sentence >= 0] if batch_units is None else _best(first_ND, model, batch_units)
-                wrong_N = _best_symbols(first_ND, model.output_weight) != best_N
-                if batch_units is not None and batch_units.forced:  # brackets are given
-                    wrong_N[batch_units.start] = wrong_N[batch_units.start + batch_units.length - 1] = False
+                first_ND = frames.pack(model.decode(draft))
+                weight_VD = model.output_weight
+                best_N = (
+                    targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
+                )
+                wrong_N = _best_symbols(first_ND, weight_VD) != best_N
+                if paths is not None and paths.forced:  # brackets are given
+                    wrong_N[paths.edges] = False
                 best = real.long().sub(1).masked_scatter(real, best_N)
                 eligible = best >= 0
                 shown = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
                 revealed = best.masked_fill(~shown, -1)
             parts["revealed"] = shown.sum().float(), real.sum()
             auxiliary = model.auxiliary_loss(draft, best, ratio)
-        hidden_ND = model.decode(draft, revealed)[real]
-        if batch_units is None:
+        hidden_ND = frames.pack(model.decode(draft, revealed))
+        if paths is None:
             open_BT = real if revealed is None else real & (revealed < 0)
-            loss = self._by_frame(model, hidden_ND, tokens[sentence >= 0], open_BT[real], parts)
+            open_N = open_BT.flatten()[frames.index_N]
+            loss = self._by_frame(model, hidden_ND, targets.token, open_N, parts)
             counted_B = open_BT.sum(dim=1)
             count = counted_B.sum().clamp(min=1)
         else:
-            labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
-            loss, count = _by_path(model, hidden_ND, batch_units, labels_G, parts)
-            counted_B = labels_B
+            loss, count = _by_path(model, hidden_ND, paths, parts)
+            counted_B = targets.labels
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()
             parts |= auxiliary.parts
@@ -96,29 +155,22 @@ class Glancing:
         loss, nll_N = output_loss(
             hidden_ND, model.output_weight, token_N, open_N.to(hidden_ND.dtype), self.label_smoothing
         )
-        parts["nll_current"] = nll_N[open_N].sum(), open_N.sum().clamp(min=1)
+        parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)
         return loss
 
 
 def _by_path(
     model: NonAutoregressiveModel,
     hidden_ND: Tensor,
-    batch_units: Units,
-    labels_G: Tensor,
+    paths: Paths,
     parts: dict[str, tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """The likelihood of the units that fit, and the count of their labels."""
     weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-    nll_G = ctc_nll(hidden_ND, weight_VD, batch_units, model.blank)
-    fit_G = fits(batch_units, model.blank)
-    loss, count = nll_G.sum(), (labels_G * fit_G).sum().clamp(min=1)
-    parts["nll_current"] = loss.detach(), count
-    parts["without_path"] = (~fit_G).sum().float(), fit_G.new_tensor(fit_G.numel(), dtype=torch.long)
-    return loss, count
-
-
-def _best(hidden_ND: Tensor, model: NonAutoregressiveModel, batch_units: Units) -> Tensor:
-    return best_alignment(hidden_ND, model.output_weight, batch_units, model.blank)
+    loss = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units).sum()
+    parts["nll_current"] = loss.detach(), paths.count
+    parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
+    return loss, paths.count
 
 
 def _best_symbols(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:

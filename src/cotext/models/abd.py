@@ -23,6 +23,8 @@ Shapes: B entries, R rows, S source tokens, T target tokens, W beams, Q = W * T,
 M complete ones, m of them before an entry, D model, H heads, K per head.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -35,7 +37,7 @@ from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
-from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices, Embedder, TargetContext
 
 
 class DatapointAttention(nn.Module):
@@ -72,10 +74,14 @@ class DatapointAttention(nn.Module):
         mixed = merge_heads(attend(q[:, :, :rows], k, v, sees_BN, False, dropout, tokens))
         return self._added(x_BSD, self.out(mixed)[0, :, None])
 
-    def causal(self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor) -> Tensor:
-        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete ones of others."""
+    def causal(
+        self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor, count: int
+    ) -> Tensor:
+        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete ones of others.
+
+        `count`: the most of them that a row sees, at least 1.
+        """
         size = x_BQD.size(2)
-        count = max(1, int(sees_BM.sum(dim=1).max()))
         index_Bm = (~sees_BM).byte().argsort(dim=1, stable=True)[:, :count]
         q, own_k, own_v = (split_heads(p, self.heads) for p in self.qkv(running_BQD).chunk(3, dim=-1))
         own_score = (q * own_k).sum(dim=-1, keepdim=True)
@@ -94,6 +100,13 @@ class DatapointAttention(nn.Module):
         return out if self.start is None else self.start(x, out)
 
 
+@dataclass(frozen=True, slots=True)
+class DatapointIndices(ContextIndices):
+    """`most`: complete means that a complete target row sees at most, if it is known."""
+
+    most: int | None
+
+
 class Datapoints(BatchContext):
     """Attention between datapoints on either side."""
 
@@ -102,23 +115,35 @@ class Datapoints(BatchContext):
         self.source_rows = DatapointAttention(size) if sides.source else None
         self.target_rows = DatapointAttention(size) if sides.target else None
 
-    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> "DatapointIndices":
+        """See `BatchContext`."""
+        most = None
+        if self.target_rows is not None and input_sentence is not None and source.extra_rows is None:
+            rows = self.order_of(source, training)
+            has_mean = is_current(input_sentence, source.current).any(dim=1)
+            most = _most(rows.follows(rows) & has_mean)
+        return DatapointIndices(source.sentence, input_sentence, input_sentence, most)
+
+    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""
         x_BSD, sentence = embed.source(source), source.sentence
         if self.source_rows is None:
             return x_BSD, sentence
-        rows = self.order_of(source)
+        rows = self.order_of(source, self.training)
         means, group = _means(x_BSD, sentence >= 0), rows.group
         if source.extra_rows is not None:
             other = source.extra_rows.source
             means = torch.cat((means, _means(embed.source(other), other.sentence >= 0)))
-            group = torch.cat((group, self.order_of(other).group))
+            group = torch.cat((group, self.order_of(other, self.training).group))
         current_BS = is_current(sentence, source.current)
         return self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS), sentence
 
-    def target(self, source: Source, embed: Embedder) -> "DatapointsTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "DatapointsTarget | None":
         """See `BatchContext`."""
-        return None if self.target_rows is None else DatapointsTarget(self, self.target_rows, source, embed)
+        if self.target_rows is None:
+            return None
+        assert isinstance(indices, DatapointIndices)
+        return DatapointsTarget(self, self.target_rows, source, embed, indices)
 
 
 class DatapointsTarget(TargetContext):
@@ -128,16 +153,21 @@ class DatapointsTarget(TargetContext):
     """
 
     def __init__(
-        self, parent: Datapoints, attention: DatapointAttention, source: Source, embed: Embedder
+        self,
+        parent: Datapoints,
+        attention: DatapointAttention,
+        source: Source,
+        embed: Embedder,
+        indices: DatapointIndices,
     ) -> None:
-        self.attention, self.embed, self.source = attention, embed, source
-        self.rows, self.current = parent.order_of(source), source.current
+        self.attention, self.embed, self.source, self.indices = attention, embed, source, indices
+        self.rows, self.current = parent.order_of(source, parent.training), source.current
         hidden = embed.weight.new_empty(0, embed.weight.size(1))
         self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
         if source.extra_rows is not None:
             given, other = source.extra_rows, source.extra_rows.source
             means, found = self._complete_means(given.target_input, given.input_sentence, other)
-            self.complete = ExtraKeys(means, parent.order_of(other).take(found))
+            self.complete = ExtraKeys(means, parent.order_of(other, parent.training).take(found))
         self.total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
         self.count: Tensor | None = None  # [R, 1, 1]
 
@@ -178,7 +208,10 @@ class DatapointsTarget(TargetContext):
         sees = self.rows.follows(self.complete.order.join(self.rows))
         sees[:, len(self.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
         x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
-        seen = self.attention.causal(x, running, complete, sees).view_as(x_RTD)
+        known = sentence is self.indices.input_sentence and not state.caches
+        most = self.indices.most if known else None
+        count = _most(sees) if most is None else most
+        seen = self.attention.causal(x, running, complete, sees, count).view_as(x_RTD)
         return torch.where(current_RT[:, :, None], seen, x_RTD)
 
     def _running(self, x_RTD: Tensor, current_RT: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
@@ -193,6 +226,11 @@ class DatapointsTarget(TargetContext):
         if keep:
             self.total, self.count = total[:, -1:], count[:, -1:]
         return total / count.clamp(min=1), count
+
+
+def _most(sees_BM: Tensor) -> int:
+    """The most that anybody sees, at least 1."""
+    return max(1, int(sees_BM.sum(dim=1).max()))
 
 
 def _means(x_RTD: Tensor, counted_RT: Tensor) -> Tensor:

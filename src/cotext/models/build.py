@@ -34,11 +34,12 @@ from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
+from cotext.models.batch_context import BatchContext, BatchSides
 from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
-from cotext.models.interface import BatchContext, BatchSides, DocumentLayer, DocumentSettings, Model
+from cotext.models.interface import DocumentLayer, DocumentSettings, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
 from cotext.models.p_transformer import PositionScore, relative_table
@@ -270,7 +271,7 @@ def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> S
     return GatedAttention(size.dimension, local, *wide) if wide else local
 
 
-def _cross_attention(model: ModelConfig, size: Size, layer: int) -> nn.Module:
+def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttention | GatedAttention:
     config = model.stack("cross")
     score = CROSS_SCORES.get(config.score, config.score)
     local, *wide = (

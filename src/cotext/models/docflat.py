@@ -16,24 +16,34 @@ Shapes: B entries, R rows, S source tokens, T target tokens, P tokens in front o
 rows, D model.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import (
-    ActiveGroups,
     ExtraKeys,
     FlatBatchAttention,
     FlatContext,
+    FlatLayout,
     GateKind,
-    PrefixedCache,
     RowOrder,
     Sequences,
 )
+from cotext.layers.flat_decoding import ActiveGroups, PrefixedCache
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import DecoderState
-from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices, Embedder, TargetContext
+
+
+@dataclass(frozen=True, slots=True)
+class FlatIndices(ContextIndices):
+    """Current tokens of the source and of complete target rows; None: none meet, or they are unknown."""
+
+    source: FlatLayout | None
+    target: FlatLayout | None
 
 
 class FlatBatch(BatchContext):
@@ -54,22 +64,39 @@ class FlatBatch(BatchContext):
         self.source_context = context() if sides.source else None
         self.target_context = context() if sides.target else None
 
-    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> FlatIndices:
+        """See `BatchContext`; the source beside its extra rows."""
+        rows, read, written = self.order_of(source, training), None, None
+        if self.source_context is not None:
+            extra = None
+            if source.extra_rows is not None:
+                other = source.extra_rows.source
+                chosen = is_current(other.sentence, other.current)
+                extra = self.order_of(other, training).take(chosen.nonzero()[:, 0])
+            read = FlatLayout(is_current(source.sentence, source.current), rows, False, extra)
+        if self.target_context is not None and input_sentence is not None and source.extra_rows is None:
+            written = FlatLayout(is_current(input_sentence, source.current), rows, True)
+        return FlatIndices(source.sentence, input_sentence, input_sentence, read, written)
+
+    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""
+        assert isinstance(indices, FlatIndices)
         x_BSD, sentence = embed.source(source), source.sentence
-        if self.source_context is None:
+        if self.source_context is None or indices.source is None:
             return x_BSD, sentence
         extra = None
         if source.extra_rows is not None:
             other = source.extra_rows.source
             chosen = is_current(other.sentence, other.current)
-            extra = _extra_keys(embed.source(other), chosen, self.order_of(other))
-        current = is_current(sentence, source.current)
-        return self.source_context(x_BSD, current, self.order_of(source), extra), sentence
+            extra = _extra_keys(embed.source(other), chosen, self.order_of(other, self.training))
+        return self.source_context(x_BSD, indices.source, extra), sentence
 
-    def target(self, source: Source, embed: Embedder) -> "FlatTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "FlatTarget | None":
         """See `BatchContext`."""
-        return None if self.target_context is None else FlatTarget(self, self.target_context, source, embed)
+        if self.target_context is None:
+            return None
+        assert isinstance(indices, FlatIndices)
+        return FlatTarget(self, self.target_context, source, embed, indices)
 
 
 class FlatTarget(TargetContext):
@@ -80,16 +107,23 @@ class FlatTarget(TargetContext):
     and nothing else is to be done; where some do, `active` says who sees what of whom.
     """
 
-    def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: Embedder) -> None:
-        self.context, self.embed, self.source = context, embed, source
-        self.rows, self.current = parent.order_of(source), source.current
+    def __init__(
+        self,
+        parent: FlatBatch,
+        context: FlatContext,
+        source: Source,
+        embed: Embedder,
+        indices: FlatIndices,
+    ) -> None:
+        self.context, self.embed, self.source, self.indices = context, embed, source, indices
+        self.rows, self.current = parent.order_of(source, parent.training), source.current
         hidden = embed.weight.new_empty(0, embed.weight.size(1))
         self.extra = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
         if source.extra_rows is not None:
             given, other = source.extra_rows, source.extra_rows.source
             x_CTD = embed.target(given.target_input, given.input_sentence, other)
             chosen = is_current(given.input_sentence, other.current)
-            self.extra = _extra_keys(x_CTD, chosen, parent.order_of(other))
+            self.extra = _extra_keys(x_CTD, chosen, parent.order_of(other, parent.training))
         self.meets = False
         self.cache = 0
         self.lead: Tensor | None = None  # [B, P]
@@ -135,8 +169,12 @@ class FlatTarget(TargetContext):
         """Embedded decoder inputs and what they see: [R, T, D] -> [R, T, D]."""
         if state.caches:
             return self._step(x_RTD, sentence, state)
-        current_RT = is_current(sentence, self.current)
-        mixed: Tensor = self.context(x_RTD, current_RT, self.rows, self.extra, causal=True)
+        extra = None if self.extra.empty else self.extra
+        laid = self.indices.target
+        if laid is None or extra is not None or sentence is not self.indices.input_sentence:
+            current_RT = is_current(sentence, self.current)
+            laid = FlatLayout(current_RT, self.rows, True, None if extra is None else extra.order)
+        mixed: Tensor = self.context(x_RTD, laid, extra)
         return mixed
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:

@@ -21,6 +21,10 @@ from cotext.layers.multi_head import RowSpan
 class CurrentSpan(RowSpan):
     """Current sentences alone, from the first layer with this span on; in an encoder only."""
 
+    def narrowed(self, layout: Layout) -> Layout:
+        """The layout of current tokens."""
+        return layout if layout.current_only else layout.current_part[1]
+
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """Drop the tokens of context sentences: [B, S, D] or packed."""
         if layout.current_only:

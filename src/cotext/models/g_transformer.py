@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.gate import joint
-from cotext.layers.layout import AnyLayout
+from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.multi_head import CrossAttention, SelfAttention, StackAttention
 from cotext.layers.start import StartsFromOthers
 
@@ -42,6 +42,12 @@ class GatedAttention(StackAttention, StartsFromOthers):
         self.local = local
         self.wide = wide
         self.gate = nn.Linear(2 * dimension, dimension)
+
+    def prepare(self, layout: Layout) -> Layout:
+        """See `StackAttention.prepare`."""
+        for attention in (self.local, self.wide):
+            attention.prepare(layout)
+        return layout
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """States shaped as x."""

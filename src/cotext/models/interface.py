@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from cotext.config.decoding import Precision
 from cotext.data.batch import Source
-from cotext.layers.embedding import Side
-from cotext.layers.flat_batch import RowOrder
 from cotext.layers.int8_linear import Int8Linear
-from cotext.layers.layout import AnyLayout
+from cotext.layers.layout import AnyLayout, Layout
+from cotext.layers.row_indices import RowIndices
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
-from cotext.layers.state import DecoderState
 from cotext.runtime.errors import CotextError
 
 
@@ -93,10 +91,12 @@ class System(nn.Module, ABC):
     together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
     configurations, that leave some parameters unused. `output_bias` [V]: see `AutoregressiveModel`;
     `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
+    `recomputes`: whether blocks keep their inputs alone for the backward pass.
     """
 
     sees_other_rows: bool = False
     spares_parameters: bool = False
+    recomputes: bool = False
     precision: Precision = "float32"
 
     def __init__(self) -> None:
@@ -157,89 +157,22 @@ class TranslationModel(System):
     """A system that translates from left to right: `AutoregressiveModel` says what its methods do."""
 
     @abstractmethod
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        """What rows say by their indices alone; `input_sentence` [B, T]: of complete target rows, if known.
+
+        `training`: as in `nn.Module`, which may say something else while this is found ahead of its time.
+        `encode` takes them from `Source.indices`, or finds them itself.
+        """
+
+    @abstractmethod
     def encode(self, source: Source) -> Any:
         """Read the source; returns the system's own kind of `State`."""
 
     @abstractmethod
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
-
-
-class Embedder(Protocol):
-    """The embeddings of complete rows, as the parts of a model may ask for them."""
-
-    @property
-    def weight(self) -> Tensor:
-        """Vectors of all target tokens: [V, D]."""
-
-    def bare(self, source: Source) -> Tensor:
-        """Vectors of source tokens alone, [B, S] -> [B, S, D]."""
-
-    def source(self, source: Source, behind: int = 0) -> Tensor:
-        """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
-
-    def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
-        """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
-
-    def first(self, x_RD: Tensor, side: Side) -> Tensor:
-        """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
-
-
-class TargetContext(ABC):
-    """What a decoder sees of other rows: a part of its state, see `StatePart`."""
-
-    extra_slots: int = 0
-
-    def open(self, state: DecoderState) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    @abstractmethod
-    def select(self, entries: Tensor) -> None:
-        """See `StatePart`."""
-
-    def select_rows(self, rows: Tensor) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Sentence indices of decoder inputs, those of extra tokens in front: [R, T] -> [R, T']."""
-        return sentence
-
-    @abstractmethod
-    def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Embedded decoder inputs [R, T, D] and what they see of other rows -> [R, T', D]."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSides:
-    """On which sides rows see each other; `cross_document`: in training, those of other documents too."""
-
-    source: bool = True
-    target: bool = True
-    cross_document: bool = False
-
-
-class BatchContext(nn.Module, ABC):
-    """Rows of a document that see each other before the first block."""
-
-    def __init__(self, sides: BatchSides) -> None:
-        super().__init__()
-        self.sides = sides
-
-    def order_of(self, source: Source) -> RowOrder:
-        """Order of the rows of a source, and which of them meet."""
-        crosses = self.sides.cross_document and self.training
-        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
-
-    @abstractmethod
-    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
-        """Embedded source rows [B, S', D], with what they see of others, and their sentences [B, S']."""
-
-    @abstractmethod
-    def target(self, source: Source, embed: Embedder) -> TargetContext | None:
-        """What the decoder is to see of other rows, if anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +195,9 @@ class DocumentLayer(nn.Module, ABC):
     by_sentence: bool = False
     caches: int = 0
     index: int = 0
+
+    def prepare(self, layout: Layout) -> None:
+        """Find what it will ask of complete rows: see `Layout.answer`."""
 
     @abstractmethod
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
@@ -307,6 +243,13 @@ class NonAutoregressiveModel(System):
 
     path: PathKind
     blank: int
+
+    @abstractmethod
+    def indices(self, source: Source, lengths: Tensor | None = None) -> RowIndices:
+        """What rows say by their indices alone; positions are known if lengths are, or need not be.
+
+        `encode` takes them from `Source.indices`, or finds them itself.
+        """
 
     @abstractmethod
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:

@@ -12,13 +12,23 @@ translation).
 Shapes: B entries, R rows, S source tokens, T target tokens, D model.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState
-from cotext.models.interface import BatchContext, Embedder, TargetContext
+from cotext.models.batch_context import BatchContext, ContextIndices, Embedder, TargetContext
+
+
+@dataclass(frozen=True, slots=True)
+class MeanIndices(ContextIndices):
+    """Which rows share a mean: a group of each row, extra rows behind, [B + C], out of so many."""
+
+    group: Tensor
+    groups: int
 
 
 class BatchMean(BatchContext, Blended):
@@ -30,34 +40,46 @@ class BatchMean(BatchContext, Blended):
     what = "mean"
     left_out = False  # of the batch that was read last
 
-    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> MeanIndices:
         """See `BatchContext`."""
+        sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
+        document = torch.cat([side.document for side in sides])
+        crosses = self.sides.cross_document and training
+        distinct, group = torch.unique(document * (not crosses), return_inverse=True)
+        read, written = source.sentence, input_sentence
+        if self.sides.source:
+            read = _begun(read)
+        if self.sides.target and written is not None:
+            written = _begun(written)
+        return MeanIndices(read, input_sentence, written, group, len(distinct))
+
+    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
+        """See `BatchContext`."""
+        assert isinstance(indices, MeanIndices)
         self.left_out = self.in_force < 1 and float(torch.rand(())) >= self.in_force
         if self.left_out:
             return embed.source(source), source.sentence
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD, source.sentence
-        first = embed.first(self._mean(source, embed), "source")
-        return torch.cat((first[:, None], x_BSD), dim=1), _begun(source.sentence)
+        first = embed.first(self._mean(source, embed, indices), "source")
+        return torch.cat((first[:, None], x_BSD), dim=1), indices.source_sentence
 
-    def target(self, source: Source, embed: Embedder) -> "MeanTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "MeanTarget | None":
         """See `BatchContext`."""
         if self.left_out or not self.sides.target:
             return None
-        return MeanTarget(self._mean(source, embed), embed)
+        assert isinstance(indices, MeanIndices)
+        return MeanTarget(self._mean(source, embed, indices), embed, indices)
 
-    def _mean(self, source: Source, embed: Embedder) -> Tensor:
+    def _mean(self, source: Source, embed: Embedder, indices: MeanIndices) -> Tensor:
         """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         sums, counts = zip(*(_sum(side, embed) for side in sides), strict=True)
         sum_D, count = torch.cat(sums), torch.cat(counts)
-        document = torch.cat([side.document for side in sides])
-        crosses = self.sides.cross_document and self.training
-        distinct, group = torch.unique(document * (not crosses), return_inverse=True)
-        sum_GD = sum_D.new_zeros(len(distinct), sum_D.size(1)).index_add(0, group, sum_D)
-        count_G = count.new_zeros(len(distinct), 1).index_add(0, group, count)
-        return (sum_GD / count_G)[group[: len(source.document)]]
+        sum_GD = sum_D.new_zeros(indices.groups, sum_D.size(1)).index_add(0, indices.group, sum_D)
+        count_G = count.new_zeros(indices.groups, 1).index_add(0, indices.group, count)
+        return (sum_GD / count_G)[indices.group[: len(source.document)]]
 
 
 class MeanTarget(TargetContext):
@@ -65,8 +87,8 @@ class MeanTarget(TargetContext):
 
     extra_slots = 1
 
-    def __init__(self, mean_BD: Tensor, embed: Embedder) -> None:
-        self.mean, self.embed = mean_BD, embed
+    def __init__(self, mean_BD: Tensor, embed: Embedder, indices: MeanIndices) -> None:
+        self.mean, self.embed, self.indices = mean_BD, embed, indices
 
     def select(self, entries: Tensor) -> None:
         """Keep the given entries [B']."""
@@ -74,7 +96,11 @@ class MeanTarget(TargetContext):
 
     def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
         """One more token in the first sentence of rows that begin: [R, T] -> [R, 1 + T]."""
-        return _begun(sentence) if state.length is None else sentence
+        if state.length is not None:
+            return sentence
+        if sentence is self.indices.input_sentence and self.indices.target_sentence is not None:
+            return self.indices.target_sentence
+        return _begun(sentence)
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """[R, T, D] -> [R, 1 + T, D] of rows that begin."""

@@ -50,13 +50,19 @@ class SegmentGate(DocumentLayer):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Let the rows of several sentences see themselves; the others stay as they are: [N, D] -> [N, D]."""
         assert isinstance(layout, Layout)
-        several = layout.sentence.max(dim=1).values > layout.sentence[:, 0]
-        if layout.shared.source_sentences == 0 or not bool(several.any()):
+        found = None if layout.shared.source_sentences == 0 else layout.several
+        if found is None:
             return x
-        if bool(several.all()):
+        which_M, rows = found
+        if which_M is None:
             return self._fused(x, layout)
-        which_M, rows = layout.of_rows(several)
-        return x.index_copy(0, which_M, self._fused(x.index_select(0, which_M), rows))
+        return x.index_copy(0, which_M, self._fused(x.index_select(0, which_M), rows.bound(layout.shared)))
+
+    def prepare(self, layout: Layout) -> None:
+        """See `DocumentLayer`."""
+        if layout.several is not None:
+            attention = self.layer if isinstance(self.layer, SelfAttention) else self.layer.attention
+            attention.prepare(layout.several[1])
 
     def _fused(self, local_ND: Tensor, layout: Layout) -> Tensor:
         wide_ND = self.layer(local_ND, layout)

@@ -28,11 +28,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions
-from cotext.layers.codebook import Codebook, CodeGate, perplexity
+from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
+from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.glance import glanced
 from cotext.layers.layout import Layout, Shared
+from cotext.layers.row_indices import RowIndices
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
@@ -118,42 +119,65 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative)
 
+    def indices(self, source: Source, lengths: Tensor | None = None) -> RowIndices:
+        """See `NonAutoregressiveModel`."""
+        layout = Layout(source.sentence, self._shared("source"), self._source_packed)
+        for block in self.encoder:
+            block.prepare(layout)
+        side = SourceSide([], source.sentence)
+        if self.length is None:
+            lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
+        target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)
+        texts = side.spans.size(1) if self.prediction.soft_copy == "sentences" else 1
+        return RowIndices(layout, side, target, texts)
+
+    def _positions(self, positions: Tensor, side: SourceSide) -> Layout:
+        """The layout of positions with these sentences: [B, T]."""
+        layout = Layout(positions, self._shared("target"), self._target_packed, source=side)
+        for block in self.decoder if self.latent is None else (*self.decoder, *self.latent.code_predictor):
+            block.prepare(layout)
+        return layout
+
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
         """Read the source and lay out the positions; see `NonAutoregressiveModel`."""
         sentence = source.sentence
-        layout = Layout(sentence, self._shared("source"), self._source_packed)
+        indices = self.indices(source, lengths) if source.indices is None else source.indices
+        assert isinstance(indices, RowIndices)
+        layout = indices.source.bound(self._shared("source"))
         embedded = self.embedding.placed(
             self.embedding.bare(source.tokens, "source"),
             "source",
             sentence,
             layout.position,
             layout.rank,
+            below=layout.longest,
         )
         x = layout.pack(embedded)
         for block in self.encoder:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         x_BSD = layout.unpack(x)
-        tokens = (sentence >= 0).sum(dim=1)
-        logits = None
-        if self.length is None:
-            lengths = POSITIONS_PER_TOKEN * tokens
-        else:
+        logits, target = None, indices.target
+        if self.length is not None:
+            tokens = (sentence >= 0).sum(dim=1)
             logits = self.length(x_BSD.sum(dim=1) / tokens[:, None])
-            if lengths is None:
+            if target is None:
                 # A sentence has its brackets and a word.
                 shortest = 3 * (sentence.max(dim=1).values + 1)
                 lengths = (tokens + logits.argmax(dim=1) - self.prediction.length_offsets).maximum(shortest)
-        positions = stretched(sentence, lengths)
-        aligned = self.prediction.soft_copy == "sentences"
-        texts = (sentence, positions) if aligned else (sentence.clamp(max=0), positions.clamp(max=0))
-        side = SourceSide([attention.project(x, layout) for attention in self._crosses], sentence)
+                target = self._positions(stretched(sentence, lengths), indices.side)
+        assert target is not None
+        positions, texts = target.sentence, (sentence, target.sentence)
+        if self.prediction.soft_copy == "row":
+            texts = sentence.clamp(max=0), positions.clamp(max=0)
+        assert isinstance(indices.context, int)
+        side = indices.side.filled([attention.project(x, layout) for attention in self._crosses])
         memory = Memory(
-            Layout(positions, self._shared("target"), self._target_packed, source=side),
+            target.bound(self._shared("target"), side),
             logits,
             vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
-        return Draft(positions, soft_copy(x_BSD, *texts), memory)
+        return Draft(positions, soft_copy(x_BSD, *texts, indices.context), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
         """Hidden states of all positions, [B, T, D]; see `NonAutoregressiveModel`."""
@@ -175,9 +199,13 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def _through(self, blocks: Stack[DecoderBlock], norm: nn.Module, draft: Draft, x_BTD: Tensor) -> Tensor:
         """Inputs of positions through decoder blocks: [B, T, D] -> [B, T, D]."""
         layout, sentence = draft.memory.layout, draft.sentence
-        x = layout.pack(self.embedding.placed(x_BTD, "target", sentence, layout.position, layout.rank))
+        x = layout.pack(
+            self.embedding.placed(
+                x_BTD, "target", sentence, layout.position, layout.rank, below=layout.longest
+            )
+        )
         for block in blocks:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         unpacked: Tensor = layout.unpack(norm(x))
         return unpacked
 
@@ -211,7 +239,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         x_BTD = torch.where(shown[:, :, None], revealed, draft.copied)
         logits = self._code_logits(latent, draft, x_BTD)
         if self.training:
-            latent.codebook.follow(words_BTD[eligible], right[eligible])
+            latent.codebook.follow(words_BTD.flatten(0, 1), right.flatten(), eligible.flatten())
         if latent.settings.code_mixing == "drawn":
             memory.codes = right.masked_fill(~glanced(wrong, eligible, CODES_READ), -1)
         else:
@@ -219,7 +247,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         nll = cross_entropy(logits.flatten(0, 1).float(), right.flatten(), reduction="none").view_as(right)
         hidden = eligible & ~shown
         mean_B = (nll * hidden).sum(dim=1) / hidden.sum(dim=1).clamp(min=1)
-        often_K = torch.bincount(right[eligible], minlength=latent.settings.codes).float()
+        often_K = frequencies(right.flatten(), eligible.flatten(), latent.settings.codes)
         one = often_K.new_ones(())
         parts = {"code_perplexity": (perplexity(often_K), one), "codes_used": ((often_K > 0).sum(), one)}
         return AuxiliaryLoss(latent.settings.code_weight * mean_B, parts)

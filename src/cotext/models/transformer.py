@@ -19,13 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Stacks, cross_attentions, number_attentions
+from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, through
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
 from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
+from cotext.layers.row_indices import RowIndices
 from cotext.layers.state import DecoderState, SourceSide
-from cotext.models.interface import BatchContext, DocumentLayer, TargetContext, TranslationModel
+from cotext.models.batch_context import BatchContext, ContextIndices, TargetContext
+from cotext.models.interface import DocumentLayer, TranslationModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,54 +81,108 @@ class Transformer(TranslationModel):
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)
 
-    @property
-    def _embedder(self) -> "RowEmbedder":
-        return RowEmbedder(self.embedding, self.shift)
+    def _embedder(self, indices: RowIndices | None = None) -> "RowEmbedder":
+        return RowEmbedder(self.embedding, self.shift, None if indices is None else indices.shift)
+
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        """See `TranslationModel`."""
+        context = None
+        read, written = source.sentence, input_sentence
+        if self.batch_context is not None:
+            context = self.batch_context.indices(source, input_sentence, training)
+            read, written = context.source_sentence, context.target_sentence
+        whole = layout = self._source_layout(source, read)
+        for block in self.encoder:
+            layout = block.prepare(layout)
+        if self.source_document is not None:
+            self.source_document.prepare(layout)
+        for cross in self._crosses:
+            layout = cross.span.narrowed(layout)
+        layout.answer("packing")
+        side = SourceSide([], layout.sentence)
+        target = None if written is None else self._target_layout(written, side)
+        if target is not None:
+            for decoder_block in self.decoder:
+                decoder_block.prepare(target)
+            if self.target_document is not None:
+                self.target_document.prepare(target)
+        return RowIndices(whole, side, target, context, self._most_shift(source, input_sentence))
+
+    def _source_layout(self, source: Source, sentence: Tensor) -> Layout:
+        return Layout(sentence, self._shared("source"), self._source_packed, current=source.current)
+
+    def _target_layout(self, sentence: Tensor, source: SourceSide) -> Layout:
+        return Layout(sentence, self._shared("target"), self._target_packed, causal=True, source=source)
+
+    def _most_shift(self, source: Source, input_sentence: Tensor | None) -> int:
+        """By how many positions segments shift the last sentence of any row, on either side."""
+        of_rows = self._embedder().shift_of(source)
+        longest = self.shift if of_rows is None else int(of_rows.max())
+        assert longest != "sequence"
+        if longest == 0:
+            return 0
+        sides = [source.sentence] if input_sentence is None else [source.sentence, input_sentence]
+        return longest * (1 + max(int(sentence.max()) for sentence in sides))
 
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
-        embed, sentence = self._embedder, source.sentence
+        indices = source.indices
+        if indices is None:
+            indices = self.indices(source, training=self.training)
+        assert isinstance(indices, RowIndices)
+        embed, sentence = self._embedder(indices), source.sentence
         context = None
         if self.batch_context is None:
             x = embed.source(source)
         else:
-            x, sentence = self.batch_context.read(source, embed)
-            context = self.batch_context.target(source, embed)
-        layout = Layout(sentence, self._shared("source"), self._source_packed, current=source.current)
+            assert isinstance(indices.context, ContextIndices)
+            x, sentence = self.batch_context.read(source, embed, indices.context)
+            context = self.batch_context.target(source, embed, indices.context)
+        known = indices.source_layout(sentence)
+        if known is None:
+            known, indices = self._source_layout(source, sentence), None
+        layout = known.bound(self._shared("source"))
         x = layout.pack(x)
         for block in self.encoder:
             x, layout = block.enter(x, layout)
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         if self.source_document is not None:
             x = self.source_document(x, layout)
         for cross in self._crosses:
             x, layout = cross.span.enter(x, layout)
         keys_values = [cross.project(x, layout) for cross in self._crosses]
+        side = SourceSide([], layout.sentence) if indices is None else indices.side
         return DecoderState(
-            SourceSide(keys_values, layout.sentence),
+            side.filled(keys_values),
             attentions=self._caches,
             parts=[] if context is None else [context],
             shift=embed.shift_of(source),
+            indices=indices,
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
-        context = _target_context(state)
+        context, indices = _target_context(state), state.indices
+        assert indices is None or isinstance(indices, RowIndices)
         if context is not None:
             sentence = context.extend(sentence, state)
         position, rank = state.positions(sentence)
-        x_RTD = self._embedder.next(tokens, sentence, position, rank, state)
+        x_RTD = self._embedder(indices).next(tokens, sentence, position, rank, state)
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
         if state.caches:
             step = Step(sentence, position, rank, state, self._shared("target"))
             return self._step(x_RTD, step)[:, -tokens.size(1) :]
-        shared = self._shared("target")
-        layout = Layout(sentence, shared, self._target_packed, causal=True, source=state.source)
+        known = None if indices is None else indices.target_layout(sentence)
+        if known is None:
+            known = self._target_layout(sentence, state.source)
+        layout = known.bound(self._shared("target"), state.source)
         x = layout.pack(x_RTD)
         for block in self.decoder:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.decoder_norm(x)
         if self.target_document is not None:
             x = self.target_document(x, layout)
@@ -153,6 +209,7 @@ class RowEmbedder:
 
     embedding: SentenceEmbedding
     shift: int | Literal["sequence"]
+    most_shift: int | None = None  # above all shifts of tokens, if it is known
 
     @property
     def weight(self) -> Tensor:
@@ -180,13 +237,14 @@ class RowEmbedder:
             ranks(sentence) + behind * (sentence == sentence[:, :1]),
             self._shift(self.shift_of(source)),
             segment,
+            self._below(behind + sentence.size(1)),
         )
 
     def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
         """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         told = self.embedding.input_sentence(sentence, None)
-        return self._target(tokens, told, position, ranks(sentence), self.shift_of(source))
+        return self._target(tokens, told, position, ranks(sentence), self.shift_of(source), sentence.size(1))
 
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
@@ -194,21 +252,40 @@ class RowEmbedder:
         """The next decoder inputs, the last [R, T] of the tokens that the others [R, T'] describe."""
         extra = sentence.size(1) - tokens.size(1)
         told = self.embedding.input_sentence(sentence, state.sentence)
-        return self._target(tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift)
+        complete = None if state.caches else sentence.size(1)
+        return self._target(
+            tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift, complete
+        )
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
         if self.embedding.source.positions != "none":
-            x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long))
+            x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long), 1)
         return self.embedding.finished(x_RD, side)
 
     def _target(
-        self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, shift: Tensor | None
+        self,
+        tokens: Tensor,
+        sentence: Tensor,
+        position: Tensor,
+        rank: Tensor,
+        shift: Tensor | None,
+        complete: int | None,
     ) -> Tensor:
+        """`complete`: how many tokens the rows have, where they are complete."""
         told = self.embedding.target.segments == "current"
         segment = torch.full_like(sentence, CURRENT) if told else None
         x = self.embedding.bare(tokens, "target")
-        return self.embedding.placed(x, "target", sentence, position, rank, self._shift(shift), segment)
+        below = None if complete is None else self._below(complete)
+        return self.embedding.placed(
+            x, "target", sentence, position, rank, self._shift(shift), segment, below
+        )
+
+    def _below(self, tokens: int) -> int | None:
+        """Above the positions of all tokens of complete rows, if the most that they are shifted is known."""
+        if self.shift == 0:
+            return tokens
+        return None if self.most_shift is None else tokens + self.most_shift
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:

@@ -11,11 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from cotext.runtime.addresses import address_of, opened_address
 from cotext.runtime.errors import CotextError
 from cotext.runtime.process_identity import Process
 
 # Nobody writes so long on what another machine left under a temporary name.
 ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
+CHECKSUM_BYTES: Final = 1 << 20  # read at once
 
 
 @contextmanager
@@ -97,6 +99,12 @@ def require_new(out: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of the content of a file, in hexadecimal."""
+    """SHA-256 of the content of a file, in hexadecimal; of one at an address, which is read for it."""
+    if (address := address_of(path)) is not None:
+        found = hashlib.sha256()
+        with opened_address(address) as stream:
+            while part := stream.read(CHECKSUM_BYTES):
+                found.update(part)
+        return found.hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,6 +19,7 @@ from cotext.runtime.locks import Lock
 from cotext.training import low_rank
 from cotext.training import resume as training_state
 from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.sharding import divided, gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,17 @@ class RunCheckpoints:
         return [update for update in checkpoints(self.run) if update in progress.validated]
 
     def save_model(self, path: Path, updates: list[int]) -> None:
-        """Write a model file, the weights being those of these updates."""
-        ckpt.save_model(path, merged(self.model), self.config, self.tokenizer, updates)
+        """Write a model file, the weights being those of these updates; every process must call it."""
+        weights = gathered(merged(self.model), keep=self.accelerator.is_main_process)
+        if self.accelerator.is_main_process:
+            ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
 
     def save_base(self) -> dict[str, str]:
         """Write what corrections of low rank are added to: digests of the files, none without them."""
         return low_rank.save_base(self.run, self.model)
 
     def save_final_model(self, updates: list[int]) -> None:
-        """Write `model.safetensors` of the run, which `translate` uses."""
+        """Write `model.safetensors` of the run, which `translate` uses; every process must call it."""
         self.save_model(self.run / "model.safetensors", updates)
 
     def save(self, progress: TrainingProgress, state: ProcessState) -> None:
@@ -77,11 +80,11 @@ class RunCheckpoints:
                 temporary.mkdir(parents=True)
             self.accelerator.wait_for_everyone()
             training_state.save_process_state(temporary, self.accelerator.process_index, state)
+            self.save_model(temporary / "model.safetensors", [progress.update])
+            training_state.save_optimizer(
+                temporary / "optimizer.safetensors", self.optimizer, self.parameter_names, main
+            )
             if main:
-                self.save_model(temporary / "model.safetensors", [progress.update])
-                training_state.save_optimizer(
-                    temporary / "optimizer.safetensors", self.optimizer, self.parameter_names
-                )
                 low_rank.save_corrections(temporary, self.model)
                 if self.accelerator.scaler is not None:
                     progress.scaler = self.accelerator.scaler.state_dict()
@@ -134,7 +137,11 @@ class RunCheckpoints:
         """Give the model the mean of the weights of some checkpoints."""
         files = [checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
         weights = ckpt.load_weights(files[0]) if len(files) == 1 else ckpt.average(files)
-        ckpt.fill(self.model, weights, files[0])
+        own = self.model.state_dict()
+        given = {
+            name: divided(tensor, own[name]) if name in own else tensor for name, tensor in weights.items()
+        }
+        ckpt.fill(self.model, given, files[0])
 
     def save_progress(self, progress: TrainingProgress) -> None:
         """Note in the last checkpoint how far training is."""

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from cotext.config.recipe import Config
+from cotext.config.training import TrainConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.prepared import checked_digests
+from cotext.data.sampling import Arrangement, Sampler
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import chosen_languages
 from cotext.data.views import Mixture, View
@@ -24,6 +26,21 @@ class Corpus:
     unknown: int  # what hidden words become
     max_row_tokens: int
     checksums: dict[str, str]  # of the files that it was read from, of the tokenizer, and its languages
+
+    def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
+        """The training batches of one process out of `shards`, each of at most `max_tokens`."""
+        return Sampler(
+            self.train,
+            self.mixture,
+            self.symbols,
+            max_tokens=max_tokens,
+            max_row_tokens=self.max_row_tokens,
+            pool_tokens=train.pool_tokens,
+            seed=train.seed,
+            shard=shard,
+            shards=shards,
+            arrangement=Arrangement(train.order, train.context),
+        )
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:

@@ -24,7 +24,7 @@ from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.languages import Languages, check_pair, name_warning
 from cotext.data.prepared import checked_digests
-from cotext.decoding.open import open_run
+from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.errors import CotextError
@@ -111,9 +111,14 @@ class Distillation:
 
 @contextmanager
 def distillation(
-    request: DistillationRequest, shard: Shard | None = None, device: str | None = None
+    request: DistillationRequest,
+    shard: Shard | None = None,
+    device: str | None = None,
+    placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
 ) -> Iterator[Distillation]:
     """Open a distillation, or go on with an interrupted one; without a shard, the whole of it.
+
+    `placed`: the teacher as it translates elsewhere, as on a cluster.
 
     Raises:
         CotextError: no teacher or prepared data there, settings that are unknown or differ from those of the
@@ -126,7 +131,11 @@ def distillation(
     if request.out.resolve().is_relative_to(request.data.resolve()):
         raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
     data = open_data(request.data)
-    opened = open_run(request.teacher, device, request.decode, request.update)
+    if data.address:
+        raise CotextError(
+            f"{data.address}: distillation copies its data; fetch the folder to this machine first"
+        )
+    opened = placed(open_run(request.teacher, device, request.decode, request.update))
     translator = opened.translator
     translator.plan.check_passes()
     request, texts = _texts(request, data, opened.languages)

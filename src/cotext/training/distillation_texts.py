@@ -15,7 +15,7 @@ import numpy as np
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import place_of_sentence, read_documents
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import without_compression
+from cotext.data.formats.streams import is_regular, without_compression
 from cotext.data.languages import Languages, check_pair
 from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.tokenizer import Side, Tokenizer
@@ -179,7 +179,7 @@ class MonolingualTexts:
         self.lines = self.several = 0
         self._first: tuple[int, int] | None = None
         counted = read_documents(path, format)
-        if not path.is_file():
+        if not is_regular(path):
             raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
         self._sentences = np.fromiter(self._counts(counted), np.int32)
 

@@ -174,10 +174,8 @@ class DistilledCorpus:
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
-        before = self.data.report
-        inputs = {
-            str(path): checksum(path) for path in (digest_file(self.data.train.path), *self.texts.inputs())
-        }
+        before, store = self.data.report, digest_file(self.data.train.path)
+        inputs = {str(path): checksum(path) for path in (store, *self.texts.inputs())}
         command = {"distill": str(request.teacher), "data": str(request.data)}
         if request.monolingual is not None:
             command |= {"monolingual": str(request.monolingual), "side": request.side}

@@ -1,17 +1,32 @@
 """Adam over the parameters of a model, those that are new to it in a group of their own."""
 
+import math
 from collections.abc import Collection
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from cotext.config.training import TrainConfig
 
 
+class Adam(AdamW):
+    """Adam that leaves an update out where `found_inf` is 1, which the device looks at by itself.
+
+    A scaler of gradients sets it, too (fp16), and takes it away again.
+    """
+
+    found_inf: Tensor | None = None
+
+
+def learning_rate(config: TrainConfig, update: int) -> float:
+    """Linear warm-up, then inverse square root (Vaswani et al. 2017, equation 3, scaled to its peak)."""
+    warmup = max(config.warmup_updates, 1)
+    return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
+
+
 def make_optimizer(
     model: nn.Module, config: TrainConfig, fresh: Collection[str] = ()
-) -> tuple[AdamW, list[str]]:
+) -> tuple[Adam, list[str]]:
     """Adam with decoupled weight decay over what is trained, and the names of its parameters in its order.
 
     `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
@@ -22,7 +37,7 @@ def make_optimizer(
     if config.fresh_rate != 1:
         known, new = ([name for name in named if (name in fresh) == is_new] for is_new in (False, True))
         groups = [(1.0, known), (config.fresh_rate, new)]
-    optimizer = torch.optim.AdamW(
+    optimizer = Adam(
         [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups if names],
         lr=config.learning_rate,
         betas=config.adam_betas,

@@ -12,19 +12,22 @@ from cotext.data.prepared import REPORT, digest_file, read_report, store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
+from cotext.runtime.addresses import address_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
+from cotext.training.remote_data import SHARDS_ON_DISK, TRAIN, fetch_data, fetcher
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A folder that `cotext prepare` made, opened."""
+    """A folder that `cotext prepare` made, opened; `address`: where it was fetched from, if it was."""
 
     folder: Path
     tokenizer: Tokenizer
     train: TokenStore
     dev: TokenStore
+    address: str = ""
 
     @property
     def files_read(self) -> list[str]:
@@ -68,27 +71,32 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder.
+    """Open a prepared folder, on this machine or at an address.
 
     Raises:
         CotextError: not such a folder, or parts of it made with another tokenizer.
     """
+    address = address_of(folder) or ""
+    if address:
+        folder = fetch_data(address)
     if not store_exists(folder / "train.arrow") or not (folder / REPORT).is_file():
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
         )
     tokenizer = load_tokenizer(folder / "tokenizer")
-    train, dev = TokenStore(folder / "train.arrow"), TokenStore(folder / "dev.arrow")
+    fetch = fetcher(address, folder) if address and (folder / TRAIN).is_dir() else None
+    train = TokenStore(folder / TRAIN, fetch, SHARDS_ON_DISK if fetch else None)
+    dev = TokenStore(folder / "dev.arrow")
     for store in (train, dev):
         store.require_tokenizer(tokenizer)
-    return PreparedData(folder, tokenizer, train, dev)
+    return PreparedData(folder, tokenizer, train, dev, address)
 
 
 def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
     """Write into a run folder which data it is trained on: `data.json`."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     content = {
-        "folder": str(data.folder.resolve()),
+        "folder": data.address or str(data.folder.resolve()),
         **totals,
         "checksums": checksums,
         "usual_source_tokens": data.usual_source_tokens,
@@ -138,7 +146,7 @@ def _noted_folder(run: Path) -> Path:
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
         ) from None
-    if not store_exists(folder / "train.arrow"):
+    if address_of(folder) is None and not store_exists(folder / "train.arrow"):
         raise CotextError(
             f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
         )

@@ -28,6 +28,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
 from cotext.runtime.reading import read_text
+from cotext.training.sharding import divided, gathered
 
 MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names that torch gives them
 
@@ -71,11 +72,16 @@ class _Saved:
     files: dict[str, str]
 
 
-def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Write the optimizer's state, `names` being those of its parameters in order."""
+def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main: bool) -> None:
+    """Write the optimizer's state, `names` being those of its parameters in order.
+
+    Every process must call it; the `main` one writes.
+    """
     state = optimizer.state_dict()["state"]
     tensors = {f"{names[i]}|{key}": value for i, entry in state.items() for key, value in entry.items()}
-    save_file(tensors, path)
+    found = gathered(tensors, keep=main)
+    if main:
+        save_file(found, path)
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
@@ -93,7 +99,10 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
         if name not in index or not _is_moment(entry, value, parameters[index[name]]):
             raise CotextError(f"{path}: '{key}' does not belong to this model")
         # Cloned: what was read is a map of a file that pruning deletes.
-        state.setdefault(index[name], {})[entry] = value.clone()
+        own = value.clone()
+        state.setdefault(index[name], {})[entry] = (
+            own if entry == "step" else divided(own, parameters[index[name]])
+        )
     for i, entries in state.items():
         if len(entries) != len(MOMENTS):
             raise CotextError(f"{path}: of '{names[i]}', there is no {', '.join(MOMENTS - entries.keys())}")

@@ -42,7 +42,7 @@ def train(
         CotextError: settings that do not fit together, to the data or to this machine, before there is a run
             folder; another run in the folder; else as `Trainer.train`.
     """
-    setup = set_up(config, data_folder, run, recipe, device)
+    setup, asked = set_up(config, data_folder, run, recipe, device), config.train.max_tokens
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock = None
@@ -59,6 +59,10 @@ def train(
                 slow := slow_precision("train.precision = bf16", accelerator.device)
             ):
                 callbacks.on_message(slow)
+            if asked == "auto":
+                callbacks.on_message(
+                    f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
+                )
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
             if seeds:
@@ -73,9 +77,11 @@ def train(
                     )
                 if message := other_languages(start.run, data):
                     callbacks.on_message(message)
-                measured = start_loss(
-                    start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
-                )
+                measured = None
+                if not config.train.shard_model:  # of which this process has a part
+                    measured = start_loss(
+                        start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
+                    )
                 start.write(run / "init.json", {} if measured is None else asdict(measured))
                 if measured is not None:
                     callbacks.on_message(measured.render())

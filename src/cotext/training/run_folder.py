@@ -21,6 +21,8 @@ MAY_CHANGE = (
     "train.patience",
     "train.log_every",
     "train.threads",
+    "train.shard_model",
+    "train.checkpoint_activations",
     "train.average",
     "train.average_by",
     "train.keep",

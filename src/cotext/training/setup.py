@@ -19,11 +19,13 @@ from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
+from cotext.training.batch_size import largest_batch
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import Corpus, corpus_of
 from cotext.training.low_rank import adapt, require_start
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
+from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import WarmStart, read_origins, start_from
 
@@ -125,6 +127,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     torch.manual_seed(config.train.seed)
     model = build_model(config, *sizes)
     accelerator = make_accelerator(config.train, model.spares_parameters, device)
+    require_shardable(config.train, accelerator.num_processes)
     threads = choose_threads(config.model.dimension, config.train.threads)
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
@@ -137,4 +140,10 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         new, partly = read_origins(run / "init.json")
     if config.train.lora.rank:
         new = adapt(model, config, data.tokenizer, new, partly)
-    return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
+    model.recomputes = config.train.checkpoint_activations
+    corpus = corpus_of(config, data)
+    if config.train.max_tokens == "auto":
+        found = largest_batch(config.train, model, build_loss(config.loss), corpus, accelerator)
+        train = config.train.model_copy(update={"max_tokens": found})
+        config = config.model_copy(update={"train": train})
+    return TrainingSetup(config, data, corpus, model, accelerator, start, new)

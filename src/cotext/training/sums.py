@@ -1,6 +1,7 @@
 """Sums of losses with their counts, over batches and over processes."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from accelerate.utils import gather_object
@@ -11,29 +12,62 @@ from cotext.losses.cross_entropy import LossParts
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What `IntervalSums` has come to, read from the device.
+
+    `stopped_at`: the first update that was not finite, 0 if all were.
+    """
+
+    sums: Sums
+    grad_norm: float
+    stopped_at: int
+
+
 class IntervalSums:
     """Sums of this process since the last report, which was at `since`, in seconds.
 
-    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` counts the labels of the
-    batches, also those that a loss leaves out.
+    They stay on the device, so that no update waits for it, until they are read. `labels` counts the labels
+    of the batches, also those that a loss leaves out; `stopped` (float, 0 or 1) is 1 from the first update on
+    whose gradient was not finite.
     """
 
-    since: float
-    labels: int = 0
-    waited_seconds: float = 0.0
-    grad_norm: float = 0.0
-    sums: dict[str, Tensor] = field(default_factory=dict)
+    def __init__(self, since: float, device: torch.device) -> None:
+        self.since = since
+        self.labels = 0
+        self.waited_seconds = 0.0
+        self.stopped = torch.zeros((), device=device)
+        self._stopped_at = torch.zeros((), dtype=torch.long, device=device)
+        self.grad_norm = torch.zeros((), device=device)
+        self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
-    def add(self, outcome: LossParts) -> None:
+    def add(self, outcome: LossParts, labels: int = 0) -> None:
         """Add the figures of one batch."""
+        self.labels += labels
         for name, (total, count) in {"loss": (outcome.loss, outcome.count), **outcome.parts}.items():
-            pair = torch.stack((total.detach(), count)).cpu().double()
+            pair = torch.stack((total.detach(), count)).double()
             self.sums[name] = self.sums[name] + pair if name in self.sums else pair
 
-    def as_floats(self) -> Sums:
-        """Each sum with its count, of this process alone."""
-        return {name: (float(pair[0]), float(pair[1])) for name, pair in self.sums.items()}
+    def add_norm(self, norm: Tensor, update: int, guarded: bool) -> None:
+        """Note the norm of the gradient of an update; `guarded`: it is to be finite."""
+        self.grad_norm = norm.detach()
+        if guarded:
+            first = ~norm.isfinite() & (self.stopped == 0)
+            self._stopped_at = torch.where(first, update, self._stopped_at)
+            self.stopped = torch.where(first, 1.0, self.stopped)
+
+    def read(self) -> Interval:
+        """Wait for the device, and tell."""
+        sums = {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
+        return Interval(sums, float(self.grad_norm), int(self._stopped_at))
+
+    def on_cpu(self) -> dict[str, Tensor]:
+        """The sums with their counts, for `restore`."""
+        return {name: pair.cpu() for name, pair in self.sums.items()}
+
+    def restore(self, sums: Mapping[str, Tensor]) -> None:
+        """Go on from these sums."""
+        self.sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
 
 
 def add_over_processes(sums: Sums) -> Sums:

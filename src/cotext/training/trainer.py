@@ -14,15 +14,12 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from torch import nn
-from torch.nn.utils import parametrize
 
 from cotext.config.recipe import Config
-from cotext.config.training import TrainConfig
 from cotext.data.batch import Batch, hide_words
-from cotext.data.sampling import Arrangement, Cursor, Sampler, read_ahead
+from cotext.data.sampling import Cursor, read_ahead
+from cotext.layers.moving import pinned
 from cotext.losses.build import Loss
-from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder
@@ -34,31 +31,13 @@ from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.checkpoints import RunCheckpoints
 from cotext.training.corpus import Corpus
 from cotext.training.log import MetricsLog
-from cotext.training.optimizer import make_optimizer, set_rate
+from cotext.training.objective import Objective
+from cotext.training.optimizer import learning_rate, make_optimizer, set_rate
 from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.sums import IntervalSums, add_over_processes
+from cotext.training.sums import Interval, IntervalSums, add_over_processes
 from cotext.training.validation import Validator
-
-
-class Objective(nn.Module):
-    """Model and loss as one module, so that data-parallel wrappers see a single forward pass."""
-
-    def __init__(self, model: Model, loss: Loss) -> None:
-        super().__init__()
-        self.model = model
-        self.loss = loss
-
-    def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
-        """The summed loss of a batch, when this share of the training is done."""
-        with parametrize.cached():  # corrected weights are added up once
-            return self.loss(self.model, batch, done)
-
-
-def learning_rate(config: TrainConfig, update: int) -> float:
-    """Linear warm-up, then inverse square root (Vaswani et al. 2017, equation 3, scaled to its peak)."""
-    warmup = max(config.warmup_updates, 1)
-    return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
 class Trainer:
@@ -88,13 +67,30 @@ class Trainer:
         self.corpus = corpus
         self.run = run
         self.callbacks = callbacks
-        self.model = model
+        self.model, self.loss = model, loss
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
-        optimizer, names = make_optimizer(model, config.train, fresh)
-        self.objective, self.optimizer = self.accelerator.prepare(Objective(model, loss), optimizer)
-        self.sampler = self._sampler()
+        objective = Objective(model, loss)
+        if config.train.shard_model:
+            shard(objective, self.accelerator.device, self.accelerator.num_processes)
+        self.adam, names = make_optimizer(model, config.train, fresh)
+        # What is divided already is not to be wrapped to be the same on all processes.
+        self.objective = self.accelerator.prepare_model(objective, evaluation_mode=config.train.shard_model)
+        self.optimizer = self.accelerator.prepare(self.adam)
+        self.sampler = corpus.sampler(
+            config.train,
+            config.train.batch_tokens,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
         self.validator = Validator(
-            config, corpus, model, self.objective, self.accelerator, callbacks.on_stage, score_development
+            config,
+            corpus,
+            model,
+            loss,
+            self.objective,
+            self.accelerator,
+            callbacks.on_stage,
+            score_development,
         )
         self.checkpoints = RunCheckpoints(
             run,
@@ -108,25 +104,9 @@ class Trainer:
         )
         self.progress = TrainingProgress(processes=self.accelerator.num_processes, corpus=corpus.checksums)
         self.cursor = Cursor()
-        self.interval = IntervalSums(time.perf_counter())
+        self.interval = IntervalSums(time.perf_counter(), self.accelerator.device)
         self.journal = MetricsLog(run / "metrics.jsonl")
         self.stopping = False
-
-    def _sampler(self) -> Sampler:
-        """This process's share of the training batches."""
-        train = self.config.train
-        return Sampler(
-            self.corpus.train,
-            self.corpus.mixture,
-            self.corpus.symbols,
-            max_tokens=train.max_tokens,
-            max_row_tokens=self.corpus.max_row_tokens,
-            pool_tokens=train.pool_tokens,
-            seed=train.seed,
-            shard=self.accelerator.process_index,
-            shards=self.accelerator.num_processes,
-            arrangement=Arrangement(train.order, train.context),
-        )
 
     def require_batches(self) -> None:
         """Refuse settings by which nothing of the data could be trained or validated on.
@@ -143,7 +123,7 @@ class Trainer:
             for batches, _ in itertools.islice(groups, updates):
                 begun = time.perf_counter()
                 self._update(batches, False)
-                float(self.interval.grad_norm)  # is there once the device is done
+                self.interval.read()  # is there once the device is done
                 yield batches, time.perf_counter() - begun
 
     def train(self) -> TrainingProgress:
@@ -213,7 +193,7 @@ class Trainer:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""
         group: list[Batch] = []
         waiting = 0.0
-        stream = read_ahead(self.sampler.batches(self.cursor), depth=8, clock=time.perf_counter)
+        stream = read_ahead(self._indexed_batches(), depth=8, clock=time.perf_counter)
         with closing(stream):
             for (batch, after), waited in stream:
                 group.append(batch.to(self.accelerator.device))
@@ -223,6 +203,13 @@ class Trainer:
                     yield group, waiting
                     group, waiting = [], 0.0
 
+    def _indexed_batches(self) -> Iterator[tuple[Batch, Cursor]]:
+        """Batches with all that their indices say, each with the cursor of the batch after it."""
+        pins = self.accelerator.device.type == "cuda"
+        for batch, after in self.sampler.batches(self.cursor):
+            indexed = self.loss.indexed(self.model, batch, training=True)
+            yield pinned(indexed) if pins else indexed, after
+
     def _update(self, batches: list[Batch], stop_requested: bool) -> None:
         """One optimizer step on the given batches of this process; also agrees on whether to stop."""
         self.objective.train()
@@ -230,30 +217,39 @@ class Trainer:
         set_rate(self.optimizer, learning_rate(self.config.train, update))
         self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
-        # A signal may reach the processes at different moments: one that is asked to stop stops them all. Nor
-        # do they end an epoch at the same one.
-        epochs = self.sampler.epochs(self.cursor)
-        shared = torch.tensor([0, int(stop_requested), epochs], device=self.accelerator.device)
+        count = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
                 outcome = self.objective(self._with_word_dropout(batch), done)
                 self.accelerator.backward(outcome.loss)
-            shared[0] += outcome.count
-            self.interval.add(outcome)
-            self.interval.labels += int(batch.is_label.sum())
-        count, stops, epochs = self.accelerator.reduce(shared, "sum").tolist()
+            count += outcome.count
+            self.interval.add(outcome, batch.labels.count)
+        count = self.accelerator.reduce(count, "sum")
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
-        norm = float(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
-        if self.accelerator.scaler is None:  # which leaves out such an update, and lowers its scale
-            self._require_finite(norm, update)
-        self.interval.grad_norm = norm
+        norm = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
+        guarded = self.accelerator.scaler is None  # which leaves out such an update, and lowers its scale
+        self.interval.add_norm(norm, update, guarded)
+        if guarded:
+            # From the first update that is not finite on, none is applied. Nobody waits to hear of it.
+            self.adam.found_inf = self.interval.stopped
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.progress.update, self.progress.epoch = update, epochs // self.accelerator.num_processes
+        self._agree(update, stop_requested)
+
+    def _agree(self, update: int, stop_requested: bool) -> None:
+        """Count an update and the epochs that are over, and find out whether to stop."""
+        stops, epochs, processes = int(stop_requested), self.sampler.epochs(self.cursor), 1
+        if self.accelerator.num_processes > 1:
+            # A signal may reach the processes at different moments: one that is asked to stop stops them all.
+            # Nor do they end an epoch at the same one.
+            shared = torch.tensor([stops, epochs], device=self.accelerator.device)
+            stops, epochs = self.accelerator.reduce(shared, "sum").tolist()
+            processes = self.accelerator.num_processes
+        self.progress.update, self.progress.epoch = update, epochs // processes
         self.stopping = bool(stops)
 
     def _with_word_dropout(self, batch: Batch) -> Batch:
@@ -272,17 +268,24 @@ class Trainer:
                 "checkpoints"
             )
 
+    def _require_applied(self) -> Interval:
+        """The sums since the last report; raises CotextError if an update was not finite."""
+        read = self.interval.read()
+        if read.stopped_at:
+            self._require_finite(math.nan, read.stopped_at)
+        return read
+
     def _report(self) -> None:
         """Report the updates since the last report."""
         interval, now = self.interval, time.perf_counter()
+        read = self._require_applied()
         seconds = now - interval.since
-        sums = interval.as_floats()
         seen = {
             "labels": (float(interval.labels), 0.0),
             "skipped": (float(self.cursor.skipped), 0.0),
             "shed": (float(self.cursor.shed), 0.0),
         }
-        totals = add_over_processes({**sums, **seen})
+        totals = add_over_processes({**read.sums, **seen})
         loss, count = totals.pop("loss")
         labels, skipped, shed = (totals.pop(name)[0] for name in seen)
         self._require_finite(loss, self.progress.update)
@@ -292,13 +295,13 @@ class Trainer:
             "loss": loss / count,
             **{name: total / count for name, (total, count) in totals.items() if count},
             "learning_rate": learning_rate(self.config.train, self.progress.update),
-            "grad_norm": interval.grad_norm,
+            "grad_norm": read.grad_norm,
             "tokens_per_second": labels / seconds,
             "waiting_share": interval.waited_seconds / seconds,
             "skipped_instances": skipped,
             "shed_instances": shed,
         }
-        self.interval = IntervalSums(now)
+        self.interval = IntervalSums(now, self.accelerator.device)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
             self.callbacks.on_update(figures)
@@ -320,6 +323,7 @@ class Trainer:
         return where | self.validator.figures()
 
     def _validate_and_save(self) -> None:
+        self._require_applied()
         figures = self.validate()
         value = self._quality(figures)
         progress, main = self.progress, self.accelerator.is_main_process
@@ -334,9 +338,9 @@ class Trainer:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
             self.callbacks.on_validation({**figures, "best": float(improved)})
-            # Before the checkpoint: a process killed in between does both again.
-            if improved:
-                self.checkpoints.save_final_model([progress.update])
+        # Before the checkpoint: a process killed in between does both again.
+        if improved:
+            self.checkpoints.save_final_model([progress.update])
         self._save_checkpoint()
 
     def _quality(self, figures: dict[str, float]) -> float:
@@ -345,7 +349,8 @@ class Trainer:
         return -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
 
     def _save_checkpoint(self) -> None:
-        self.checkpoints.save(self.progress, ProcessState(self.cursor, self.interval.sums))
+        self._require_applied()
+        self.checkpoints.save(self.progress, ProcessState(self.cursor, self.interval.on_cpu()))
 
     def _resume(self) -> None:
         """Take up the last checkpoint, if there is one."""
@@ -361,7 +366,7 @@ class Trainer:
                 f"{folder}: its position in the data is not in epoch {progress.epoch}; delete {folder}"
             )
         self.progress, self.cursor = progress, state.cursor
-        self.interval.sums = dict(state.sums)
+        self.interval.restore(state.sums)
 
     def _finish(self) -> None:
         """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
@@ -376,8 +381,8 @@ class Trainer:
             chosen = [progress.best_update]
             figures = self._validated(chosen)
         progress.finished = True
+        self.checkpoints.save_final_model(chosen)
         if main:
-            self.checkpoints.save_final_model(chosen)
             self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})

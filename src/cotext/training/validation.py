@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from accelerate import Accelerator
@@ -12,6 +13,7 @@ from torch.nn.utils import parametrize
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.data.sampling import ordered_batches
+from cotext.losses.build import Loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
@@ -31,6 +33,7 @@ class Validator:
     config: Config
     corpus: Corpus
     model: Model
+    loss: Loss
     objective: nn.Module
     accelerator: Accelerator
     on_stage: Callable[[str, int, int], None]
@@ -43,7 +46,7 @@ class Validator:
             corpus.dev,
             corpus.view,
             corpus.symbols,
-            self.config.train.max_tokens,
+            self.config.train.batch_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
@@ -66,16 +69,22 @@ class Validator:
         """Loss, `nll_current` and `nll_context` per label, in nats, and `bleu` if asked for."""
         self.objective.eval()
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
-        interval = IntervalSums(0.0)
+        device = self.accelerator.device
+        interval = IntervalSums(0.0, device)
         totals, done = self.corpus.dev.totals, 0
-        for number, batch in enumerate(self.batches()):
-            if number % self.accelerator.num_processes == process:
-                outcome: LossParts = self.objective(batch.to(self.accelerator.device))
+        batches = self.batches()
+        while group := list(islice(batches, self.accelerator.num_processes)):
+            # Every process makes as many passes, which a divided model needs all of them for: of the last
+            # batches there may be fewer than processes.
+            batch = group[process if process < len(group) else 0]
+            indexed = self.loss.indexed(self.model, batch, training=False)
+            outcome: LossParts = self.objective(indexed.to(device))
+            if process < len(group):
                 interval.add(outcome)
             if main:
-                done += int(batch.is_current.sum())
+                done += sum(int(each.is_current.sum()) for each in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
-        reduced = add_over_processes(interval.as_floats())
+        reduced = add_over_processes(interval.read().sums)
         loss, count = reduced.pop("loss")
         figures = {"loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}

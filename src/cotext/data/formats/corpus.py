@@ -71,7 +71,7 @@ def read_parallel(
     alignment: Alignment | None = None,
     skip_unequal: bool = False,
 ) -> Iterator[ParallelDocument]:
-    """Read two files in step, or one that holds both languages (`target` None: wmt-xml, tmx, tsv, jsonl).
+    """Read two files in step, or one that holds both languages (`target` None), where its format does.
 
     A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
     to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
@@ -93,7 +93,7 @@ def read_parallel(
 
 def second_file(source: Path, target: Path | None) -> Path | None:
     """The second file for `read_parallel`: None where the target is the source file."""
-    same = target is None or (target.exists() and source.exists() and target.samefile(source))
+    same = target in (None, source) or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 
 
@@ -235,7 +235,7 @@ def write_parallel(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write two files, or with `target` None one file with both languages (wmt-xml, tmx, tsv, jsonl).
+    """Write two files, or with `target` None one file with both languages, where the format holds both.
 
     `languages` become the `lang` attributes of wmt-xml and tmx. Raises CotextError as write_documents does.
     """
@@ -292,6 +292,9 @@ def _write(
     documents: Iterable[tuple[Record, ...]],
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    if row.write is not None:
+        row.write(paths[0], (records[0] for records in documents))
+        return
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]

@@ -6,6 +6,7 @@ from pathlib import Path
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.foreign import (
     CORPUS_ROOTS,
+    PARQUET,
     TRANSLATION_MEMORY,
     binary_kind,
     markup_kind,
@@ -15,7 +16,7 @@ from cotext.data.formats.foreign import (
 from cotext.data.formats.iwslt_tags import begins_talks
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
-from cotext.data.formats.streams import beginning, check_readable
+from cotext.data.formats.streams import beginning, check_readable, is_regular
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
@@ -31,19 +32,21 @@ _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 def detect_format(path: Path) -> str:
     """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
 
-    The rules, the first that holds: a JSON object on the first line, lines that open
+    The rules, the first that holds: a Parquet table, a JSON object on the first line, lines that open
     a talk, an XML beginning, a first line `<d>`, a
     side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
     for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
     for one that is no corpus but markup, subtitles or a binary file.
     """
     check_readable(path)
-    if not path.is_file():
+    if not is_regular(path):
         raise CotextError(
             f"{path}: the format of what is no regular file cannot be detected; name the format"
         )
     head, complete = beginning(path, BEGINNING_BYTES)
-    refuse(path, binary_kind(head))
+    if (kind := binary_kind(head)) == PARQUET:
+        return "parquet"
+    refuse(path, kind)
     text = head.decode(errors="replace")
     lines = [line.strip("\r") for line in text.split("\n")]
     if not complete and len(lines) > 1:
@@ -81,6 +84,11 @@ def detect_format(path: Path) -> str:
     ):
         return "tsv"
     return "text"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as a Parquet table does."""
+    return binary_kind(beginning(path, BEGINNING_BYTES)[0]) == PARQUET
 
 
 def _is_object(line: str, whole: bool) -> bool:

@@ -33,12 +33,13 @@ _MAGIC: Final = (
     (b"\x7fELF", "a program"),
     (b"\x1a\x45\xdf\xa3", "a video (mkv, webm)"),
 )
+PARQUET: Final = "a Parquet table"  # which may be a corpus
 _LETTERS: Final = (
     (b"GIF8", "a GIF picture"),
     (b"BZh", "a file compressed with bzip2"),
     (b"Rar!", "a RAR archive"),
     (b"SQLite format 3", "an SQLite database"),
-    (b"PAR1", "a Parquet table"),
+    (b"PAR1", PARQUET),
     (b"ARROW1", "an Arrow table"),
     (b"ID3", "a sound file (mp3)"),
     (b"OggS", "a sound file (ogg)"),

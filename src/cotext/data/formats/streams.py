@@ -10,12 +10,13 @@ import lzma
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 from cotext.data.formats.foreign import binary_kind, refuse
+from cotext.runtime.addresses import address_exists, address_of, opened_address
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import sweep, temporary_name
 
@@ -35,6 +36,10 @@ _FOREIGN_BEGINNINGS = (
 
 def check_readable(path: Path) -> None:
     """Raise CotextError where there is no such file or it is a directory."""
+    if (address := address_of(path)) is not None:
+        if not address_exists(address):
+            raise CotextError(f"{address}: no such file")
+        return
     try:
         if path.is_dir():
             raise CotextError(f"{path}: is a directory; name the corpus file inside it")
@@ -44,12 +49,26 @@ def check_readable(path: Path) -> None:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
+def is_regular(path: Path) -> bool:
+    """Whether a file that is there can be read more than once."""
+    return path.is_file() or address_of(path) is not None
+
+
+def opened_raw(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """Open a file, or what an address leads to, for reading as it is."""
+    address = address_of(path)
+    return path.open("rb") if address is None else opened_address(address)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError."""
+    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError.
+
+    An address (`cotext.runtime.addresses`) is read as it is asked for.
+    """
     check_readable(path)
     try:
-        with path.open("rb") as raw:
+        with opened_raw(path) as raw:
             if path.suffix == ".xz":
                 with lzma.open(raw) as plain:
                     yield cast(IO[bytes], io.BufferedReader(plain))

@@ -1,25 +1,30 @@
 """The table of formats: each row says how one is read and written and what it can carry."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, tmx, tsv, wmt_xml
+from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, parquet, tmx, tsv, wmt_xml
 from cotext.data.formats.records import Record
 from cotext.runtime.errors import CotextError, nearest, shown
+
+
+def _no_text(record: Record) -> str:
+    raise TypeError("this format is no text")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One corpus format: its reader, its writer and its properties.
 
-    `encode` gives the text of one document; `header`, `between` and `footer` surround the documents.
+    `encode` gives the text of one document; `header`, `between` and `footer` surround the documents. `write`,
+    of a format that is no text, writes all of them.
     `holds_empty_sentences`: wherever they stand.
     """
 
     name: str
     read: Callable[[Path], Iterator[Record]]
-    encode: Callable[[Record], str]
+    encode: Callable[[Record], str] = _no_text
     header: str = ""
     between: str = ""
     footer: str = ""
@@ -27,6 +32,7 @@ class Format:
     holds_both_languages: bool = False
     neighbours_need_different_ids: bool = False
     holds_empty_sentences: bool = True
+    write: Callable[[Path, Iterable[Record]], None] | None = None
 
 
 FORMATS = {
@@ -82,6 +88,13 @@ FORMATS = {
             neighbours_need_different_ids=True,
         ),
         Format("jsonl", jsonl.read_jsonl, jsonl.encode_jsonl, carries_ids=True, holds_both_languages=True),
+        Format(
+            "parquet",
+            parquet.read_parquet,
+            write=parquet.write_parquet,
+            carries_ids=True,
+            holds_both_languages=True,
+        ),
     )
 }
 

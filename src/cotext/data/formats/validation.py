@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cotext.data.formats.corpus import both_sides_problem, empty_document_problem, pair_problem
-from cotext.data.formats.detection import detect_format
+from cotext.data.formats.detection import detect_format, is_parquet
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Record, Side
 from cotext.data.formats.streams import BYTE_ORDER_MARK, check_readable, describe_invalid, raw_lines
@@ -79,8 +79,8 @@ def validate_corpus(
             continue
         try:
             check_readable(path)
-            # Bytes come before the format: a file of another encoding has none.
-            readable = report.scan(path)
+            # Bytes come before the format: a file of another encoding has none. A table has no lines.
+            readable = is_parquet(path) or report.scan(path)
             row = find_format(format or detect_format(path))
             side_path = find_side_file(path) if row.name == "docids" and side == "source" else None
             if readable and (side_path is None or report.scan(side_path)):

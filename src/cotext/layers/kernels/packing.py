@@ -47,6 +47,12 @@ class _Unpack(Function):
         return _take(grads[0], ctx.saved_tensors[0]), None, None
 
 
+def take_rows(x_MD: Tensor, index_N: Tensor) -> Tensor:
+    """The rows of distinct indices: [N, D]."""
+    taken: Tensor = _Pack.apply(x_MD, index_N)  # type: ignore[no-untyped-call]
+    return taken
+
+
 class Packing:
     """Indices of the real tokens of padded rows: `index_N` counts over all rows, padding included."""
 
@@ -62,8 +68,7 @@ class Packing:
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """[B, T, D] -> [N, D]."""
-        packed: Tensor = _Pack.apply(x_BTD.flatten(0, 1), self.index_N)  # type: ignore[no-untyped-call]
-        return packed
+        return take_rows(x_BTD.flatten(0, 1), self.index_N)
 
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [B, T, D], zeros on padding."""

@@ -1,0 +1,100 @@
+"""What it costs to hand documents out and to read streams: `python -m benchmarks.speed.scale RUN CORPUS`.
+
+The stage itself, without an engine: the same documents translated by the stage, in tables as workers get
+them, and by the translator of a run at once; processor time, in turn. Ray, where it is installed: seconds by
+the wall until the cluster of this machine stands, for a number of documents and for twice as many, whose
+difference is without the start of workers. Reading: sentences a second of processor time in several formats,
+Parquet also at an address. The load of the machine is printed first: other work disturbs the wall's clock.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+
+from benchmarks.speed.data import generated
+from benchmarks.speed.harness import apply, parser, table
+from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.decoding.open import open_run
+from cotext.runtime.errors import CotextError
+from cotext.runtime.timing import in_turn
+from cotext.scale import RayCluster, Translate, on_ray
+from cotext.scale.ray_data import tables_of
+
+READ_PAIRS = 40_000
+
+
+def read_times(folder: Path, rounds: int) -> None:
+    """Print how fast the formats are read."""
+    pairs = generated(READ_PAIRS, 0)
+    paths = {name: folder / f"corpus.{name}" for name in ("jsonl", "jsonl.gz", "tsv", "parquet")}
+    for name, path in paths.items():
+        write_parallel(path, None, pairs, name.partition(".")[0])
+    with fsspec.open("memory://bench/corpus.parquet", "wb") as file:
+        file.write(paths["parquet"].read_bytes())
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
+    paths["parquet at an address"] = Path("memory://bench/corpus.parquet")
+
+    def reading(path: Path) -> Callable[[], float]:
+        return lambda: float(sum(map(len, read_parallel(path, None))))
+
+    times = in_turn({name: reading(path) for name, path in paths.items()}, rounds)
+    rows = [
+        (name, f"{sizes.get(name, sizes['parquet']) / 2**20:.1f}", rate, ratio)
+        for name, rate, ratio in times.speed_rows("{:,.0f}")
+    ]
+    table(("format", "MiB", "sentence pairs a second", "to jsonl"), rows)
+
+
+def main() -> None:
+    made = parser(__doc__, rounds=3)
+    made.add_argument("run", type=Path)
+    made.add_argument("corpus", type=Path)
+    made.add_argument("--documents", type=int, default=120)
+    options = made.parse_args()
+    clock = apply(options)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    documents = list(read_documents(options.corpus))[: 2 * options.documents]
+    half = documents[: options.documents]
+    sentences = sum(map(len, half))
+
+    opened = open_run(options.run, "cpu", threads=options.threads)
+    stage = Translate(options.run, None, "cpu", threads=options.threads)
+    tables = tables_of(half, 1)
+
+    def by_stage() -> float:
+        return float(sum(len(stage(each)["target"]) for each in tables) * sentences / len(half))
+
+    def at_once() -> float:
+        return float(sum(len(t.document) for _, t in opened.translator.translate(half)))
+
+    times = in_turn({"at once": at_once, "by the stage": by_stage}, options.rounds, clock)
+    table(("translated", "sentences a second", "to at once"), times.speed_rows("{:,.1f}"))
+
+    begun = time.perf_counter()
+    try:
+        far = on_ray(opened, RayCluster(workers=1, cpus=options.threads, device="cpu"), {})
+    except CotextError as error:
+        print(f"Ray is left out: {error}")
+    else:
+        stood = time.perf_counter() - begun
+        seconds = []
+        for given in (half, documents):
+            begun = time.perf_counter()
+            assert len(list(far.translator.translate(given))) == len(given)
+            seconds.append(time.perf_counter() - begun)
+        more = sum(map(len, documents)) - sentences
+        rate = more / max(seconds[1] - seconds[0], 1e-9)
+        print(f"Ray, one worker: {stood:.1f} s until the cluster stands; {seconds[0]:.1f} s for {sentences}")
+        print(
+            f"sentences, {seconds[1]:.1f} s for {sentences + more}: {rate:,.1f} a second with workers there"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        read_times(Path(folder), options.rounds)
+
+
+if __name__ == "__main__":
+    main()

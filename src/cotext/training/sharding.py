@@ -1,0 +1,87 @@
+"""Fully sharded training (`train.shard_model`): every process holds a part of weights, gradients, moments.
+
+As stage 3 of Rajbhandari et al. 2020 (section 5.3), by torch's `fully_shard`: the weights of a block are put
+together on every process when the block is computed, and given up behind it; gradients are summed and divided
+up as they come. Blocks, and cross-attentions, which are asked for keys and values before their block, are
+groups of their own; embeddings and all else are one. Files hold whole tensors, as in other training.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from cotext.config.training import TrainConfig
+from cotext.layers.blocks import DecoderBlock, EncoderBlock
+from cotext.layers.multi_head import CrossAttention
+from cotext.runtime.errors import CotextError
+
+
+def require_shardable(config: TrainConfig, processes: int) -> None:
+    """Refuse what fully sharded training does not do.
+
+    Raises:
+        CotextError: a single process; translation for BLEU, which one process does; low-rank adaptation.
+    """
+    if not config.shard_model:
+        return
+    if processes == 1:
+        raise CotextError(
+            "train.shard_model = true: divides the model among processes, and there is one; start several, "
+            "as in `torchrun --nproc-per-node=8 -m cotext train ...`"
+        )
+    if config.validate_bleu:
+        raise CotextError(
+            "train.shard_model = true: no process has the whole model to translate the development set with; "
+            "choose train.validate_bleu = false, and translate with the checkpoints"
+        )
+    if config.lora.rank:
+        raise CotextError(
+            "train.shard_model = true: low-rank adaptation keeps so little that it is not divided; leave one "
+            "of them out"
+        )
+
+
+def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
+    """Divide the parameters of a model with its loss among all processes, in place."""
+    mesh = init_device_mesh(device.type, (processes,))
+    # Keys and values are views of one projection, and nobody writes into them.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
+    # Inner modules first: a group is what no group inside it holds.
+    for module in reversed(list(objective.modules())):
+        if isinstance(module, EncoderBlock | DecoderBlock | CrossAttention):
+            fully_shard(module, mesh=mesh)
+        if isinstance(module, CrossAttention):
+            register_fsdp_forward_method(module, "project")
+    fully_shard(objective, mesh=mesh)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with the parts of all processes, every one of which must call this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
+    """Tensors put together, one after the other and, where they were divided, on the CPU.
+
+    Every process must call this; those that do not `keep` them get none.
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        together = whole(tensor.detach())
+        if keep:
+            found[name] = together.cpu() if isinstance(tensor, DTensor) else together
+    return found
+
+
+def divided(tensor: Tensor, like: Tensor) -> Tensor:
+    """A tensor that every process has, divided as another one is."""
+    if not isinstance(like, DTensor):
+        return tensor
+    mesh: Any = like.device_mesh
+    return distribute_tensor(tensor.to(like.device), mesh, like.placements, src_data_rank=None)

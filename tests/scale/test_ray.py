@@ -1,0 +1,119 @@
+"""Translation on a cluster of Ray: several nodes on this machine, of which a worker, then a node, is lost."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext, succeed
+from tiny_runs import prepare_toy, run_config, toy_documents, write_run
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.decoding.open import open_run
+from cotext.runtime.errors import CotextError
+from cotext.scale import RayCluster, Translate, on_ray, translate_dataset
+from cotext.scale.stage import table_of
+from cotext.training.prepared_data import open_data
+
+pytestmark = pytest.mark.outside
+DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(1500, 5)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("ray")
+    return prepare_toy(tmp_path_factory.mktemp("scale") / "data")
+
+
+@pytest.fixture(scope="module")
+def run(data: Path) -> Path:
+    return write_run(data.parent / "run", run_config(), open_data(data).tokenizer)
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path) -> Iterator[Any]:
+    """A head that works itself as little as possible, and two nodes."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    for _ in range(2):
+        found.add_node(num_cpus=1)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def workers() -> list[int]:
+    """The processes that translate."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::MapWorker"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_dataset_of_documents(run: Path, cluster: Any) -> None:
+    import ray
+
+    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
+    documents = DOCUMENTS[:90]
+    dataset = ray.data.from_arrow([table_of(documents[n : n + 10]) for n in range(0, 90, 10)])
+    rows = translate_dataset(dataset, Translate(run, threads=1), workers=2, documents=8).take_all()
+    found = {row["id"]: tuple(row["target"]) for row in rows}
+    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
+    assert len(rows) == len(documents)
+    assert found == expected
+
+
+def test_a_corpus_and_a_distillation_are_as_without_a_cluster(
+    run: Path, data: Path, cluster: Any, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:90], "jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "here.jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "far.jsonl", "--on", cluster.address)
+    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+    succeed("distill", run, "--data", data, "--out", tmp_path / "here")
+    succeed("distill", run, "--data", data, "--out", tmp_path / "far", "--on", cluster.address)
+    assert (tmp_path / "far" / "train.arrow").read_bytes() == (tmp_path / "here" / "train.arrow").read_bytes()
+
+
+def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:9], "jsonl")
+    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    weights = run / "model.safetensors"
+    content = weights.read_bytes()
+    try:
+        weights.unlink()
+        with pytest.raises(CotextError, match=r"a worker of the cluster: .*model\.safetensors"):
+            list(opened.translator.translate(DOCUMENTS[:9]))
+    finally:
+        weights.write_bytes(content)
+    shown = cotext(
+        "translate", run, source, "--out", tmp_path / "o", "--on", cluster.address, "--workers", "9"
+    )
+    assert (shown.code, "room for 2 workers" in shown.err) == (2, True)
+    assert not (tmp_path / "o.partial").exists()
+
+
+def test_lost_workers_and_nodes_lose_no_document(run: Path, cluster: Any) -> None:
+    """Last, as it takes a node away."""
+    expected = dict(open_run(run).translator.translate(DOCUMENTS))
+    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    found = {}
+    for number, translation in opened.translator.translate(DOCUMENTS):
+        assert number not in found
+        found[number] = translation.document
+        if len(found) == 150:
+            os.kill(workers()[0], signal.SIGKILL)
+        if len(found) == 600:
+            cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+    assert found == {number: translation.document for number, translation in expected.items()}

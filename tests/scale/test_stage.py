@@ -1,0 +1,106 @@
+"""Translation as a stage of a data engine, without an engine."""
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
+
+from cotext.data.documents import Document
+from cotext.decoding.open import open_run
+from cotext.runtime.errors import CotextError
+from cotext.scale.ray_data import RayCluster, tables_of, workers_of
+from cotext.scale.stage import ADDED, Translate, documents_of, table_of, translations_of
+from cotext.training.prepared_data import open_data
+
+DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(9, 5)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scale")
+    config = with_section(run_config(), "decode", max_source_tokens=100)
+    return write_run(folder / "run", config, open_data(prepare_toy(folder / "data")).tokenizer)
+
+
+def test_as_many_documents_out_as_in_each_as_alone(run: Path) -> None:
+    expected = dict(open_run(run).translator.translate(DOCUMENTS))
+    mark = pa.array(range(len(DOCUMENTS)))
+    given = table_of(DOCUMENTS, mark=mark)
+    found = Translate(run)(given)
+    assert found.select(given.column_names).equals(given)
+    assert found.column_names == [*given.column_names, *ADDED]
+    for number, translation in enumerate(translations_of(found)):
+        assert translation == expected[number]
+    # Divided and reordered by an engine: the same.
+    stage = Translate(run)
+    parts = [stage(given.take(rows)) for rows in ([8, 0, 3], [1, 2], [4, 5, 6, 7])]
+    again = pa.concat_tables(parts).sort_by("mark")
+    assert again.column("target").equals(found.column("target"))
+
+
+def test_a_document_that_cannot_be_translated_stays_with_its_reason(run: Path) -> None:
+    long = Document("long", ("the cat sees " * 200,))
+    found = Translate(run)(table_of([DOCUMENTS[0], long, DOCUMENTS[1]])).to_pylist()
+    assert [row["id"] for row in found] == [DOCUMENTS[0].id, "long", DOCUMENTS[1].id]
+    assert [row["problem"] is None for row in found] == [True, False, True]
+    assert "max_source_tokens" in found[1]["problem"]
+    assert found[1]["target"] is None
+    assert len(found[2]["target"]) == len(DOCUMENTS[1])
+    with pytest.raises(CotextError, match="max_source_tokens"):
+        translations_of(Translate(run)(table_of([long])))
+
+
+def test_no_documents_and_documents_without_sentences(run: Path) -> None:
+    assert Translate(run)(table_of([])).num_rows == 0
+    [row] = Translate(run)(pa.table({"id": ["d"], "sentences": [["", ""]]})).to_pylist()
+    assert (row["target"], row["problem"]) == (["", ""], None)
+
+
+def test_it_travels_as_its_settings(run: Path) -> None:
+    stage = Translate(run, {"beam": 2}, "cpu", threads=1)
+    assert stage.opened.config.decode.beam == 2
+    sent = pickle.dumps(stage)
+    assert len(sent) < 1000  # no model
+    assert pickle.loads(sent).settings == stage.settings
+
+
+def test_another_model_under_the_same_name_is_refused(run: Path) -> None:
+    with pytest.raises(CotextError, match="another model than where the work was given out"):
+        Translate(run, weights="0" * 64)(table_of(DOCUMENTS))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table({"id": ["a"], "text": [["b"]]}), "the columns id, text"),
+        (pa.table({"source": [["b"]]}), "a document needs `id`"),
+        (pa.table({"id": ["a"], "source": ["b"]}), "a list of texts a row is needed, and it is string"),
+        (pa.table({"id": ["a"], "source": pa.array([None], pa.list_(pa.string()))}), "no nulls"),
+        (pa.table({"id": ["a"], "source": [["b", None]]}), "document 'a'"),
+    ],
+)
+def test_tables_that_hold_no_documents(table: pa.Table, message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        documents_of(table)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 50])
+def test_documents_are_handed_out_in_tables(workers: int) -> None:
+    documents = [Document(str(n), ("x",) * (1 + n % 7)) for n in range(100)]
+    tables = tables_of(documents, workers)
+    assert len(tables) >= min(100, workers * 4)
+    assert [n for table in tables for n in table.column("number").to_pylist()] == list(range(100))
+    assert [d for table in tables for d in documents_of(table)] == documents
+    assert tables_of([], workers) == []
+
+
+def test_the_workers_that_a_cluster_has_room_for() -> None:
+    assert workers_of(RayCluster(), {"CPU": 8.0}) == (8, "cpu")
+    assert workers_of(RayCluster(cpus=3), {"CPU": 8.0}) == (2, "cpu")
+    assert workers_of(RayCluster(), {"CPU": 8.0, "GPU": 2.0}) == (2, "cuda")
+    assert workers_of(RayCluster(device="cpu", workers=5), {"CPU": 8.0, "GPU": 2.0}) == (5, "cpu")
+    for cluster, there in ((RayCluster(workers=9), {"CPU": 8.0}), (RayCluster(device="cuda"), {"CPU": 8.0})):
+        with pytest.raises(CotextError, match="room for"):
+            workers_of(cluster, there)

@@ -1,0 +1,92 @@
+"""Training on prepared data at an address, and in several files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from tiny_runs import assert_same_run, prepare_toy, run_config, train_here
+
+from cotext.data import store as stores
+from cotext.data.prepared import file_digests, write_report
+from cotext.data.sampling import SHARDS_SHUFFLED, epoch_order
+from cotext.runtime.errors import CotextError
+from cotext.training import remote_data
+from cotext.training.prepared_data import data_of, open_data
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training corpus of several files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "MAX_SHARD_TOKENS", 60)
+        folder = prepare_toy(tmp_path_factory.mktemp("remote") / "data")
+    write_report(folder, {"files": file_digests(folder)})
+    return folder
+
+
+@pytest.fixture
+def address(prepared: Path) -> Iterator[str]:
+    """The same in a file system of fsspec's in memory."""
+    system = fsspec.filesystem("memory")
+    system.put(str(prepared), "/prepared", recursive=True)
+    yield "memory://prepared"
+    system.rm("/prepared", recursive=True)
+
+
+def test_training_at_an_address_is_training_beside_it(
+    prepared: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_data, "SHARDS_ON_DISK", 2)
+    monkeypatch.setattr("cotext.training.prepared_data.SHARDS_ON_DISK", 2)
+    config = run_config(max_updates=4, pool_tokens=200)
+    train_here(config, prepared, tmp_path / "near")
+    train_here(config, Path(address), tmp_path / "far")
+    assert_same_run(tmp_path / "far", tmp_path / "near")
+    again = data_of(tmp_path / "far", None)  # by what the run notes
+    assert again.address == "memory:///prepared"
+
+
+def test_shards_take_room_only_while_they_are_open(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.training.prepared_data.SHARDS_ON_DISK", 2)
+    data = open_data(Path(address))
+    assert len(data.train.shards) > 3
+    assert len(list(data.train)) == len(data.train)
+    left = sorted(path.name for path in (data.folder / "train.arrow").iterdir())
+    assert left == ["manifest.json"]
+    assert len(data.train._files) == 2
+
+
+def test_a_shard_that_is_damaged_or_gone_at_the_address(address: str) -> None:
+    data, system = open_data(Path(address)), fsspec.filesystem("memory")
+    with system.open("/prepared/train.arrow/00001.arrow", "ab") as file:
+        file.write(b"x")
+    with pytest.raises(CotextError, match=r"00001\.arrow: not the shard that"):
+        list(data.train)
+    system.rm("/prepared/train.arrow/00001.arrow")
+    with pytest.raises(CotextError, match=r"memory:///prepared/train\.arrow/00001\.arrow: no such file"):
+        list(data.train)
+    with pytest.raises(CotextError, match=r"memory:///prepared/none/report\.json: no such file"):
+        open_data(Path(f"{address}/none"))
+
+
+def test_an_epoch_reads_each_file_once_and_every_document() -> None:
+    sizes = np.random.default_rng(0).integers(1, 30, 3 * SHARDS_SHUFFLED + 1)
+    ends = np.cumsum(sizes)
+    ranges = [range(end - size, end) for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)]
+    orders = [epoch_order(ranges, np.random.default_rng([1, epoch])) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(ends[-1]))
+        files = np.searchsorted(ends, order, side="right").tolist()
+        first = {file: files.index(file) for file in files}
+        last = {file: place for place, file in enumerate(files)}
+        for place in range(len(files)):
+            assert sum(first[f] <= place <= last[f] for f in first) <= SHARDS_SHUFFLED
+    assert not np.array_equal(*orders)
+
+
+def test_one_file_is_shuffled_as_a_whole() -> None:
+    """As it was before there were several: runs go on in the same order."""
+    order = epoch_order([range(100)], np.random.default_rng([1, 2]))
+    assert np.array_equal(order, np.random.default_rng([1, 2]).permutation(100))
