@@ -22,6 +22,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.parameters import parameters_at_most
+from cotext.runtime import devices
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
@@ -168,9 +169,15 @@ def test_training_of_what_no_memory_holds(world: World, tmp_path: Path) -> None:
 
 
 def test_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(devices, "usable_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     config = load_config("focused-concatenation/base").model.dimension
     assert [choose_threads(config, asked) for asked in (0, 1, 3, 1024)] == [4, 1, 3, 4]
+    # Of processes that share a machine; what is asked for is more than a custom.
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert [choose_threads(config, asked) for asked in (0, 1, 3, 1024)] == [2, 1, 3, 4]
+    monkeypatch.setenv("OMP_NUM_THREADS", "none")
+    assert choose_threads(config, 0) == 4
 
 
 def test_far_positions_take_no_table(monkeypatch: pytest.MonkeyPatch) -> None:

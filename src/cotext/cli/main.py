@@ -136,6 +136,7 @@ def score(
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
         opened = open_scorer(run, device, decode, checkpoint)
+        tell_slow_precision(opened)
         with meter("scoring", 0) as progress:
             report = score_shard(
                 opened,

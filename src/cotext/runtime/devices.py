@@ -1,6 +1,7 @@
 """Devices and threads to compute on."""
 
 import os
+import sys
 
 import torch
 
@@ -28,10 +29,22 @@ def choose_device(name: str | None) -> torch.device:
 def choose_threads(dimension: int, requested: int) -> int:
     """Threads for this process: more than one only pays where the matrix products are large enough.
 
-    Never more than there are cores: a model may come from a machine that has more of them.
+    Never more than this process has cores: a model may come from a machine that has more of them. Where none
+    are `requested`, OMP_NUM_THREADS is the most, as of processes that share a machine.
     """
-    cores = os.cpu_count() or 1
-    return min(requested, cores) if requested else (1 if dimension < 256 else cores)
+    cores = usable_cores()
+    if requested:
+        return min(requested, cores)
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    most = int(allowed) if allowed.isdecimal() and int(allowed) else cores
+    return 1 if dimension < 256 else min(most, cores)
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, which a batch system may have made fewer than there are."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def multiplies_bfloat16() -> bool:

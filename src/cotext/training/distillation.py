@@ -153,13 +153,12 @@ def distillation(
         asked |= {"monolingual": str(request.monolingual or ""), "out": str(request.out)}
         joining = {**asked, "model": str(model), "signature": opened.signature}
         job = ShardedJob(COMMAND, "documents", identity, joining)
-        request.out.parent.mkdir(parents=True, exist_ok=True)
         sizes = array("I", map(texts.sentences, range(len(texts))))
         with Part(request.out, shard or Shard(1, 1), sizes, job) as part, ExitStack() as stack:
             if shard is None:
                 stack.enter_context(writing(request.out))
             yield Distillation(corpus, translator, part)
-    if shard is None:
+    if (request.out / JOB).is_file():
         clear(request.out)
 
 
