@@ -39,6 +39,9 @@ class DecodeConfig(Closed):
     started from."""
     precision: Precision = "float32"
     """Of the large matrices of the model; `int8`: faster on a CPU, and next to nothing is lost (speed.md)."""
+    shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
+    """Write only the tokens that go with those of the source, so many for each, and the most frequent ones
+    (speed.md); 0: the whole vocabulary. Made by `cotext shortlist`."""
     source_language: str = ""
     """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
     target_language: str = ""

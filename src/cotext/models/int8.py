@@ -6,7 +6,9 @@ int8 (`int8_weights`) then computes what the same model computes that was quanti
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +33,18 @@ def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND
         return linear(hidden_ND, model.output_weight, model.output_bias)
     logits_NV: Tensor = model.int8_output(hidden_ND)
     return logits_NV
+
+
+def output_of(
+    model: AutoregressiveModel | NonAutoregressiveModel, symbols_U: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """The output layer of some symbols alone, without gradients: [N, D] -> [N, U]."""
+    weight_UD = model.output_weight.detach()[symbols_U]
+    bias_U = None if model.output_bias is None else model.output_bias.detach()[symbols_U]
+    if model.int8_output is None:
+        return partial(linear, weight=weight_UD, bias=bias_U)
+    # Its table in float32 is of numbers that int8 has: these are the same whole numbers and scales.
+    return Int8Linear(*quantised_weight(weight_UD), bias_U, model.int8_output.kind)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
