@@ -1,6 +1,6 @@
 """Decoding speed of our search beside Hugging Face Marian and CTranslate2, on the CPU.
 
-    python -m benchmarks.speed.decoding [--quick] [--threads 1] [--clock cpu] [--cases batch document ...] [--int8]
+    python -m benchmarks.speed.decoding [--quick] [--threads 1] [--clock cpu] [--cases batch ...] [--int8]
 
 All sides hold the same random weights at base size (512/2048/8 heads/6 + 6 layers, vocabulary 32,000); logits
 and greedy outputs are checked to be equal before anything is timed. Every output has the same forced length:

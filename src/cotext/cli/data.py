@@ -241,12 +241,12 @@ def shortlist(
     found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
     made.save(run / SHORTLIST)
     if json:
-        as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}})
+        typer.echo(as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}}))
         return
     for count, each in found.items():
         typer.echo(
-            f"shortlist={count}: {each.size:.0f} of {each.vocabulary:,} tokens for a sentence; of the "
-            f"development references, {each.tokens:.1f}% of tokens and {each.sentences:.1f}% of whole sentences"
+            f"shortlist={count}: {each.size:.0f} of {each.vocabulary:,} tokens for a sentence; of the dev "
+            f"references, {each.tokens:.1f}% of the tokens are on it, and all of {each.sentences:.1f}%"
         )
     typer.echo(f"{run / SHORTLIST}: translate with it by --set shortlist={CANDIDATES}")
 

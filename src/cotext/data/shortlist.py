@@ -217,9 +217,9 @@ class _Model1:
             self._sums[at] += after[tokens[at]]
 
     def _expected(self, tokens: Ids, sums: Numbers, row: Numbers) -> Numbers:
-        expected = np.bincount(tokens, row[tokens] / sums, minlength=self._targets)
-        total = expected.sum()
-        return expected / total if total > 0 else expected
+        expected = np.bincount(tokens, row[tokens] / sums, minlength=self._targets).astype(np.float64)
+        expected /= max(float(expected.sum()), np.finfo(np.float64).tiny)
+        return expected
 
     def _target_places(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the target tokens of some pairs stand, one pair after the other."""

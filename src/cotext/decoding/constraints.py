@@ -75,7 +75,7 @@ class SearchRequest:
         if self.shortlist is None or not any(self.automata):
             return self.shortlist
         phrases = {token for each in self.automata if each is not None for token in each.vocabulary}
-        return torch.cat((self.shortlist, torch.tensor(sorted(phrases), dtype=torch.long))).unique()
+        return torch.tensor(sorted(phrases.union(self.shortlist.tolist())))
 
     @property
     def sentences(self) -> int:

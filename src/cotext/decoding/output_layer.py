@@ -8,7 +8,7 @@ Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, 
 all lists.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ class OutputLayer:
     ) -> None:
         self._model = model
         self.vocabulary = len(model.output_weight)
-        self._product = self._whole
+        self._product: Callable[[Tensor], Tensor] = self._whole
         self._tokens: Tensor | None = None
         self._column: Tensor | None = None
         self._outside: Tensor | None = None

@@ -39,12 +39,10 @@ def output_of(
     model: AutoregressiveModel | NonAutoregressiveModel, symbols_U: Tensor
 ) -> Callable[[Tensor], Tensor]:
     """The output layer of some symbols alone, without gradients: [N, D] -> [N, U]."""
-    weight_UD = model.output_weight.detach()[symbols_U]
+    if model.int8_output is not None:
+        return model.int8_output.of(symbols_U)
     bias_U = None if model.output_bias is None else model.output_bias.detach()[symbols_U]
-    if model.int8_output is None:
-        return partial(linear, weight=weight_UD, bias=bias_U)
-    # Its table in float32 is of numbers that int8 has: these are the same whole numbers and scales.
-    return Int8Linear(*quantised_weight(weight_UD), bias_U, model.int8_output.kind)
+    return partial(linear, weight=model.output_weight.detach()[symbols_U], bias=bias_U)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
