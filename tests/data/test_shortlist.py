@@ -5,16 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import WordTokenizer
 
 from cotext.data import shortlist
 from cotext.data.shortlist import Shortlist, coverage, learned_shortlist
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.runtime.errors import CotextError
-from tiny import WordTokenizer
 
 TOKENIZER = WordTokenizer(("the", "cat", "sat", "die", "katze", "sass", "hund", "dog"))
 the, cat, sat, die, katze, sass, hund, dog = range(4, 12)
-PAIRS = [
+Pairs = list[tuple[list[int], list[int]]]
+PAIRS: Pairs = [
     ([the, cat, sat], [die, katze, sass]),
     ([the, dog, sat], [die, hund, sass]),
     ([the, cat], [die, katze]),
@@ -23,7 +24,9 @@ PAIRS = [
 ]
 
 
-def store(path: Path, pairs: list[tuple[list[int], list[int]]] = PAIRS, made_with: str = "words") -> TokenStore:
+def store(
+    path: Path, pairs: list[tuple[list[int], list[int]]] = PAIRS, made_with: str = "words"
+) -> TokenStore:
     with StoreWriter(path / "train.arrow", made_with) as writer:
         writer.add("d", [source for source, _ in pairs], [target for _, target in pairs])
     return TokenStore(path / "train.arrow")
