@@ -61,9 +61,8 @@ def test_a_list_of_the_whole_vocabulary_changes_nothing(recipe: str) -> None:
     for one, other in zip(plain, listed, strict=True):
         assert one.document == other.document
         # Symbols that are never written have no probability on a list.
-        assert all(
-            a <= b < a + 1 for a, b in zip(one.log_probabilities, other.log_probabilities, strict=True)
-        )
+        pairs = zip(one.log_probabilities, other.log_probabilities, strict=True)
+        assert all(alone <= listed < alone + 3 for alone, listed in pairs)
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)
