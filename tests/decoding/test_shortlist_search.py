@@ -62,7 +62,7 @@ def test_a_list_of_the_whole_vocabulary_changes_nothing(recipe: str) -> None:
         assert one.document == other.document
         # Symbols that are never written have no probability on a list.
         pairs = zip(one.log_probabilities, other.log_probabilities, strict=True)
-        assert all(alone <= listed < alone + 3 for alone, listed in pairs)
+        assert all(alone <= listed < 0 for alone, listed in pairs)
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)
