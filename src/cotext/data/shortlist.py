@@ -14,7 +14,7 @@ Shapes: V source vocabulary, C candidates of a source token, F frequent tokens.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +164,7 @@ def _put_first(candidates: Ids, pieces: int) -> None:
     rows[:] = np.where(moved, shifted, rows)
 
 
-def _pairs(store: TokenStore) -> Iterator[tuple[Any, Any]]:
+def _pairs(store: TokenStore) -> Iterator[tuple[Ids, Ids]]:
     """The pairs of sentences that have a token on both sides."""
     for document in store:
         for source, target in zip(document.source, document.target, strict=True):
@@ -179,7 +179,7 @@ class _Model1:
     and no table of two tokens is held but the sparse rows of probabilities.
     """
 
-    def __init__(self, pairs: Sequence[tuple[Any, Any]], sources: int, targets: int) -> None:
+    def __init__(self, pairs: Sequence[tuple[Ids, Ids]], sources: int, targets: int) -> None:
         source = [np.unique(s) for s, _ in pairs]
         target = [np.unique(t) for _, t in pairs]
         self.rows: dict[int, tuple[Ids, Numbers]] = {}
