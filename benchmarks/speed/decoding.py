@@ -1,6 +1,6 @@
 """Decoding speed of our search beside Hugging Face Marian and CTranslate2, on the CPU.
 
-    python -m benchmarks.speed.decoding [--quick] [--threads 1] [--clock cpu] [--cases batch document ...]
+    python -m benchmarks.speed.decoding [--quick] [--threads 1] [--clock cpu] [--cases batch ...] [--int8]
 
 All sides hold the same random weights at base size (512/2048/8 heads/6 + 6 layers, vocabulary 32,000); logits
 and greedy outputs are checked to be equal before anything is timed. Every output has the same forced length:
@@ -9,12 +9,15 @@ limit closes. Encoding counts. Systems take turns; a ratio is that of two neighb
 shows medians, of as many rounds as a case needs. Processor time of one thread, for a machine that others use
 too; `--threads 2 --clock wall` on a quiet one.
 
+With `--int8`, ours in int8 beside CTranslate2 in int8 alone.
+
 batch       sentences of about 25 tokens to 25 tokens, one or 32 at a time
 document    512 source tokens to 512 target tokens
 prefix      K = 4: the current sentence after three given ones, against all four produced anew (ours alone)
 """
 
 import copy
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -35,6 +38,7 @@ from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.blocks import Size
+from cotext.models.int8 import LEAST, quantised
 from cotext.models.transformer import Transformer
 from cotext.runtime.timing import Clock, in_turn
 
@@ -246,13 +250,12 @@ def once(translate: Translate, task: Task) -> None:
 
 
 def against_others(task: Task, systems: dict[str, Translate], clock: Clock) -> None:
-    """Print the medians of one task: milliseconds of ours, and the others' time over ours."""
+    """Print the medians of one task: milliseconds of ours, the first, and the others' time over ours."""
     ways = {name: partial(once, translate, task) for name, translate in systems.items()}
     times = in_turn(ways, task.rounds, clock)
-    cells = [f"{task.name:<28}{1e3 * times.median('ours'):>10.0f} ms"]
-    for name in systems:
-        if name != "ours":
-            cells.append(f"{statistics.median(times.ratios(name, 'ours')):>14.2f}")
+    first, *others = systems
+    cells = [f"{task.name:<28}{1e3 * times.median(first):>10.0f} ms"]
+    cells += [f"{statistics.median(times.ratios(name, first)):>14.2f}" for name in others]
     print("".join(cells), flush=True)
 
 
@@ -298,6 +301,7 @@ def main() -> None:
     made = parser(__doc__, rounds=0)
     made.add_argument("--quick", action="store_true", help="fewer rounds, a document of 128 tokens")
     made.add_argument("--cases", nargs="+", choices=["batch", "document", "prefix"])
+    made.add_argument("--int8", action="store_true", help="ours and CTranslate2 in int8 alone")
     options = made.parse_args()
     clock = apply(options)
     logging.set_verbosity_error()
@@ -311,9 +315,12 @@ def main() -> None:
             "CT2 int8": ctranslate(theirs, "int8", options.threads, Path(folder) / "int8"),
         }
         check_equal(model, theirs, systems)
-        print(f"{options.threads} threads, {options.clock} clock; columns of others: their time / ours")
-        header = "".join(f"{name:>14}" for name in systems if name != "ours")
-        print(f"{'':<28}{'ours':>13}{header}", flush=True)
+        if options.int8:
+            systems = {"ours int8": ours(quantised(model, LEAST)), "CT2 int8": systems["CT2 int8"]}
+        load = os.getloadavg()[0]
+        print(f"{options.threads} threads, {options.clock} clock, load {load:.1f}; others: their time / ours")
+        first, *others = systems
+        print(f"{'':<28}{first:>13}{''.join(f'{name:>14}' for name in others)}", flush=True)
         for case, members in tasks(options.quick).items():
             for task in members:
                 if options.cases is None or case in options.cases:

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
 import pytest
 import torch
 from tables import Table, table_source
@@ -13,6 +14,7 @@ from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.documents import Document
+from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, TokenizerSettings
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
@@ -356,6 +358,19 @@ def test_every_system_keeps_constraints_in_their_sentences_alone(name: str) -> N
     assert plain == guided
     [(_, other)] = translator.translate(DOCUMENTS[1:2], guide=Given({}))
     assert other.document == plain[1].document
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_constraints_are_kept_that_no_shortlist_holds(name: str) -> None:
+    plain, nothing = system(name), np.full((TOKENIZER.pieces, 1), -1, np.int32)
+    decode = plain.config.decode.model_copy(update={"shortlist": 1})
+    config = plain.config.model_copy(update={"decode": decode})
+    listed = Shortlist("words", nothing, np.array([TOKENIZER.pieces - 1], np.int32))
+    translator = DocumentTranslator(plain.model, config, TOKENIZER, CPU, shortlist=listed)
+    found = dict(translator.translate(DOCUMENTS, guide=Given(WANTED)))
+    for (document, sentence), wanted in WANTED.items():
+        text = found[document].document.sentences[sentence]
+        assert holds(text, wanted), text
 
 
 @pytest.mark.parametrize("name", [n for n in SYSTEMS if SYSTEMS[n].decode.schedule == "sequential"])

@@ -127,3 +127,10 @@ def test_no_warning_reaches_users() -> None:
     for kind in KINDS:
         _, layer, x = layer_and_states(kind)
         layer(x)
+
+
+def test_the_layer_of_some_outputs_is_the_layer_in_these() -> None:
+    torch.manual_seed(0)
+    layer = Int8Linear(*quantised_weight(torch.randn(40, 24)), torch.randn(40))
+    x, chosen = torch.randn(5, 24), torch.tensor([0, 3, 17, 39])
+    assert torch.equal(layer.of(chosen)(x), layer(x)[:, chosen])

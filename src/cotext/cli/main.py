@@ -15,7 +15,7 @@ from cotext.cli.analysis import attention, probe, windows
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
-from cotext.cli.data import distill, prepare
+from cotext.cli.data import distill, prepare, shortlist
 from cotext.cli.evaluate import evaluate
 from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
@@ -103,6 +103,7 @@ def demo(
 
 app.command()(prepare)
 app.command()(distill)
+app.command()(shortlist)
 
 
 app.command()(train)

@@ -40,6 +40,9 @@ class DecodeConfig(Closed):
     precision: Precision = "float32"
     """Of the large matrices of the model (speed.md). `int8`: fastest on a CPU; `bfloat16`: where the CPU
     multiplies in it, or on a GPU; `float16`: on a GPU alone."""
+    shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
+    """Write only the tokens that go with those of the source, so many for each, and the most frequent ones
+    (speed.md); 0: the whole vocabulary. Made by `cotext shortlist`."""
     source_language: str = ""
     """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
     target_language: str = ""

@@ -3,7 +3,7 @@
 Search knows `encode` and `decode` of a model and its state, which it does not look into.
 
 Shapes: B entries (one per request that is not finished), W beam, R rows (R = B * W), C candidates of a step,
-V vocabulary, D model, M most new tokens.
+U columns of the output layer, D model, M most new tokens.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.data.collate import padded
@@ -26,12 +25,12 @@ from cotext.decoding.constraints import (
     truncated,
 )
 from cotext.decoding.lexical_search import LexicalBeam
+from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.sentence_recovery import begun_input
-from cotext.models.int8 import output_logits
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
-BLOCK_TOKENS = 64  # in which the vocabulary is searched for the best tokens
+BLOCK_TOKENS = 64  # in which columns are searched for the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,8 @@ def search(
         # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
-        rules = Rules.of(symbols, options.align, model.output_weight.size(0), model.output_weight.device)
+        output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
+        rules = Rules.of(symbols, options.align, output, model.output_weight.device)
         hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
@@ -135,9 +135,9 @@ def search(
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
-            next_RV = _next_log_probabilities(hidden_RD, model)
-            rules.forbid(next_RV, frontier.progress, written, written >= first_limit)
-            origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options, lexical)
+            next_RU = output.log_probabilities(hidden_RD)
+            rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
+            origin, tokens_R1 = _advance(frontier, next_RU, written, rules, options, output, lexical)
             goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
             if origin is not None:
                 state.reorder(origin)
@@ -152,6 +152,7 @@ def search(
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 lexical = lexical and lexical.select(entries)
+                output.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
             hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
@@ -214,28 +215,13 @@ def _start(
     )
 
 
-def _next_log_probabilities(hidden_RD: Tensor, model: AutoregressiveModel) -> Tensor:
-    """The output layer: the log-probability of every token to come next, [R, V]."""
-    weight_VD, bias_V = model.output_weight, model.output_bias
-    if model.int8_output is None and hidden_RD.device.type == "cpu" and 4 <= hidden_RD.size(0) < 16:
-        # For so few rows the whole matrix would be re-packed in memory before it is multiplied; in parts that
-        # stay in the cache (half a megabyte) the product is 1.2 to 2.4 times as fast.
-        part_size = max(1, 2**17 // weight_VD.size(1))
-        parts = [linear(hidden_RD, part) for part in torch.split(weight_VD, part_size)]
-        logits_RV = torch.cat(parts, dim=1)
-        if bias_V is not None:
-            logits_RV += bias_V
-    else:
-        logits_RV = output_logits(model, hidden_RD)
-    return logits_RV.log_softmax(dim=1, dtype=torch.promote_types(logits_RV.dtype, torch.float32))
-
-
 def _advance(
     frontier: _Frontier,
-    next_RV: Tensor,
+    next_RU: Tensor,
     written: int,
     rules: Rules,
     options: SearchOptions,
+    output: OutputLayer,
     lexical: LexicalBeam | None,
 ) -> tuple[Tensor | None, Tensor]:
     """Extend every hypothesis by one token, in place.
@@ -246,15 +232,18 @@ def _advance(
     entries, beam = frontier.log_probability.shape
     # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
     # the first to end is the answer.
-    each = min(2 * beam, next_RV.size(1)) if beam > 1 else 1
-    own, token = best_tokens(next_RV, each) if each > 1 else next_RV.max(dim=1, keepdim=True)
+    each = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
+    own, column = best_columns(next_RU, each) if each > 1 else next_RU.max(dim=1, keepdim=True)
+    token = output.tokens(column)
     candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
         origin, token, own = at // each, _picked(token, at), _picked(own, at)
     if lexical is not None:
         found = candidate, origin, token, own
-        lexical.choose(next_RV, frontier.log_probability, frontier.progress, written, found)
+        lexical.choose(
+            output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, found
+        )
     ends = rules.ends(frontier.progress, origin, token)
     _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
 
@@ -277,20 +266,20 @@ def _advance(
     return (origin + beam * torch.arange(entries, device=origin.device)[:, None]).flatten(), following
 
 
-def best_tokens(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest values of every row, in descending order, and their tokens: [R, count] each.
+def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest values of every row, in descending order, and their columns: [R, count] each.
 
     As `topk`, which is among the slowest steps of a beam on a CPU: the largest values lie in the blocks of
     the largest maxima, so that most blocks are read once. Which of equal values comes first may differ.
     """
     size = BLOCK_TOKENS
-    blocks = values_RV.size(1) // size
-    if values_RV.device.type != "cpu" or blocks < 4 * count:
-        return values_RV.topk(count, dim=1)
-    blocks_RNS = values_RV[:, : blocks * size].view(-1, blocks, size)
+    blocks = values_RU.size(1) // size
+    if values_RU.device.type != "cpu" or blocks < 4 * count:
+        return values_RU.topk(count, dim=1)
+    blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
     best_RC = blocks_RNS.amax(dim=2).topk(count, dim=1, sorted=False).indices
     in_best = blocks_RNS.gather(1, best_RC[:, :, None].expand(-1, -1, size)).flatten(1)
-    behind = values_RV[:, blocks * size :]
+    behind = values_RU[:, blocks * size :]
     found, at = torch.cat([in_best, behind], dim=1).topk(count, dim=1)
     block = best_RC.gather(1, (at // size).clamp(max=count - 1))
     return found, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)

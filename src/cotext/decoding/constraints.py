@@ -13,7 +13,7 @@ S separators, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import check_align
 from cotext.decoding.lexical import SentenceAutomaton
+from cotext.decoding.output_layer import OutputLayer
 from cotext.runtime.errors import CotextError
 
 Align = Literal["constrained", "free"]
@@ -40,6 +41,11 @@ class SearchSymbols:
     blank: tuple[int, ...] = ()
     unused: tuple[int, ...] = ()
 
+    @property
+    def closing(self) -> tuple[int, ...]:
+        """The symbols that close a sentence."""
+        return (*self.special.separators, self.special.eos)
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
@@ -51,7 +57,8 @@ class SearchRequest:
     sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
     prefix has begun counts as the first. In free search only the sum counts. `automata`: the lexical
     constraints of these sentences; empty: none of them has any. `goes_on`: the row has sentences after
-    these, so that the last is closed by its separator; not in free search.
+    these, so that the last is closed by its separator; not in free search. `shortlist`: the tokens that these
+    sentences may hold beside those of their constraints, ascending; None: any.
     """
 
     prefix: Sequence[int]
@@ -60,6 +67,15 @@ class SearchRequest:
     sentence_offset: int = 0
     automata: tuple[SentenceAutomaton | None, ...] = ()
     goes_on: bool = False
+    shortlist: Tensor | None = field(default=None, compare=False)
+
+    @property
+    def writable(self) -> Tensor | None:
+        """The shortlist with the tokens of lexical constraints."""
+        if self.shortlist is None or not any(self.automata):
+            return self.shortlist
+        phrases = {token for each in self.automata if each is not None for token in each.vocabulary}
+        return torch.tensor(sorted(phrases.union(self.shortlist.tolist())))
 
     @property
     def sentences(self) -> int:
@@ -162,36 +178,43 @@ class SentenceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The constraints as index tensors: which token may follow, and what it does to the progress."""
+    """The constraints as index tensors: which token may follow, and what it does to the progress.
+
+    What is forbidden is given by its columns in the output layer.
+    """
 
     special: SpecialSymbols
     free: bool
-    never: Tensor  # ids that no output holds, and those that close a sentence: allowed one by one
-    blank: Tensor
-    separators: Tensor  # [S], closing sentence 0, 1 ...
+    never: Tensor  # columns that no output holds, and those that close a sentence: allowed one by one
+    blank: Tensor  # columns
+    separators: Tensor  # [S], columns that close sentence 0, 1 ...
+    end: int  # column of `eos`
     separates: Tensor  # [V], True for these
     openings: Tensor  # what opens sentence 0, 1 ... of a document, where sentences are bracketed
     words: Tensor  # [V], True for ids after which a sentence may be closed
 
     @classmethod
-    def of(cls, symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> "Rules":
-        """The rules for a vocabulary of this size."""
+    def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
+        """The rules for what an output layer may write."""
         special, free = symbols.special, align == "free"
-        closing = () if free else (*special.separators, special.eos)
+        closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
-        separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        separates = torch.zeros(output.vocabulary, dtype=torch.bool, device=device)
         separates[separators] = True
         words = torch.ones_like(separates)
         if not free:
             words[never] = False
             words[blank] = False
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
-        return cls(special, free, never, blank, separators, separates, openings, words)
+        column = output.columns
+        end = int(column(torch.tensor([special.eos], device=device)))
+        columns = column(never), column(blank), column(separators), end
+        return cls(special, free, *columns, separates, openings, words)
 
-    def forbid(self, next_RV: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
+    def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
         `near_a_limit`: whether some hypothesis may be at a limit.
@@ -199,17 +222,17 @@ class Rules:
         has_content_token = progress.has_content_token.flatten()
         index = progress.sentence.clamp(max=self.separators.numel() - 1)
         more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
-        closer = torch.where(more, self.separators[index], self.special.eos).view(-1, 1)
-        closing = next_RV.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
-        next_RV.index_fill_(1, self.never, -torch.inf)
+        closer = torch.where(more, self.separators[index], self.end).view(-1, 1)
+        closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
+        next_RU.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
             # A sentence needs its closing symbol and, where it has none yet, a content token.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
                 # With a content token it is truncated now; without, it gets one.
-                next_RV.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
-                next_RV[:, self.blank] = next_RV[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
-        next_RV.scatter_(1, closer, closing)
+                next_RU.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
+                next_RU[:, self.blank] = next_RU[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
+        next_RU.scatter_(1, closer, closing)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
         """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""

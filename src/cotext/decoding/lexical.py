@@ -113,6 +113,11 @@ class SentenceAutomaton:
         return {place: path[i:] for i, place in enumerate(places, start=1)}
 
     @property
+    def vocabulary(self) -> set[int]:
+        """The tokens of all phrases."""
+        return {token for path in self._paths.values() for token in path}
+
+    @property
     def room(self) -> int:
         """The tokens that constraints may add to a sentence."""
         return sum(u.need * max(len(self._paths[p]) for p in u.phrases) for u in self._units) + 2

@@ -12,6 +12,8 @@ V vocabulary.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -19,9 +21,9 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
+from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
-from cotext.models.int8 import output_logits
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -49,6 +51,7 @@ class _Text:
 class _Row:
     """The frames of a row with the best symbol of each."""
 
+    output: OutputLayer
     hidden: Tensor  # [T, D]
     sentences: dict[int, list[int]]  # the frames of each
     symbol: list[int]
@@ -85,7 +88,7 @@ def search_frames(
         frames = _FrameSearch(model, symbols, options)
         return [
             frames.hypothesis(row, request)
-            for row, request in zip(frames.rows(source), requests, strict=True)
+            for row, request in zip(frames.rows(source, requests), requests, strict=True)
         ]
 
 
@@ -102,12 +105,20 @@ class _FrameSearch:
         self.non_content = {model.blank, special.bos}
         self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
 
-    def rows(self, source: Source) -> Iterator[_Row]:
+    def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         """Decode, and take one row after the other."""
         draft = self.model.encode(source)
         real = draft.sentence >= 0
         hidden_ND = self.model.decode(draft)[real]
-        log_p, symbol = self._best(hidden_ND, self.never)
+        sizes = real.sum(dim=1).tolist()
+        outputs = self._outputs(requests)
+        parts = [
+            (output, sum(size for _, size in rows))
+            for output, rows in groupby(zip(outputs, sizes, strict=True), key=itemgetter(0))
+        ]
+        split = torch.split(hidden_ND, [size for _, size in parts])
+        found = [self._best(output, part, self.never) for (output, _), part in zip(parts, split, strict=True)]
+        log_p, symbol = (torch.cat(each) for each in zip(*found, strict=True))
         if self.model.path == "sentences":
             first = _begins(draft.sentence)
             last = _begins(draft.sentence.flip(1)).flip(1)
@@ -117,13 +128,19 @@ class _FrameSearch:
             raise CotextError(
                 "the model's output is not a number; check the model with the loss on known text"
             )
-        sizes = real.sum(dim=1).tolist()
-        parts = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
-        for hidden_TD, sentence, best, probability in zip(*parts, strict=True):
+        of_rows = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
+        for output, hidden_TD, sentence, best, probability in zip(outputs, *of_rows, strict=True):
             frames: dict[int, list[int]] = {}
             for i, k in enumerate(sentence.tolist()):
                 frames.setdefault(k, []).append(i)
-            yield _Row(hidden_TD, frames, best.tolist(), probability.tolist())
+            yield _Row(output, hidden_TD, frames, best.tolist(), probability.tolist())
+
+    def _outputs(self, requests: Sequence[SearchRequest]) -> list[OutputLayer]:
+        """The output layer of every row: one for all, or with shortlists that of the row alone."""
+        if requests[0].shortlist is None:
+            return [OutputLayer(self.model, [], ())] * len(requests)
+        always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
+        return [OutputLayer(self.model, [request.shortlist], always) for request in requests]
 
     def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
         """The hypothesis of a row, a text for every sentence requested."""
@@ -170,7 +187,7 @@ class _FrameSearch:
             never=frozenset(self.never - ruled),
             brackets=(special.bos, special.eos),
         )
-        log_p_TV = self._log_p(row.hidden[here], self.never)
+        log_p_TV = row.output.over_vocabulary(self._log_p(row.output, row.hidden[here], self.never))
         best, *_ = prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules)
         tokens = list(best.tokens[1:-1])
         return _Text(tokens, [0.0] * len(tokens), best.log_probability)
@@ -204,7 +221,7 @@ class _FrameSearch:
         here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
-        log_p, word = self._best(row.hidden[here], self.without_content)
+        log_p, word = self._best(row.output, row.hidden[here], self.without_content)
         before = torch.tensor([row.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
@@ -212,16 +229,20 @@ class _FrameSearch:
         others = float(before.sum() - before[at])
         return _Text([int(word[at])], [float(log_p[at])], others)
 
-    def _best(self, hidden_ND: Tensor, forbidden: Collection[int]) -> tuple[Tensor, Tensor]:
+    def _best(
+        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int]
+    ) -> tuple[Tensor, Tensor]:
         """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N]."""
-        found = [self._log_p(part, forbidden).max(dim=1) for part in torch.split(hidden_ND, CHUNK)]
-        return torch.cat([best.values for best in found]), torch.cat([best.indices for best in found])
+        parts = torch.split(hidden_ND, CHUNK)
+        found = [self._log_p(output, part, forbidden).max(dim=1) for part in parts]
+        column = torch.cat([best.indices for best in found])
+        return torch.cat([best.values for best in found]), output.tokens(column)
 
-    def _log_p(self, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
-        """Log-probabilities of all symbols, [N, V]; of the forbidden ones -inf."""
-        logits = output_logits(self.model, hidden_ND)
-        log_p = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        return log_p.index_fill_(1, torch.tensor(sorted(forbidden), device=log_p.device), -torch.inf)
+    def _log_p(self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
+        """Log-probabilities of the columns of an output layer, [N, U]; of the forbidden symbols -inf."""
+        log_p = output.log_probabilities(hidden_ND)
+        columns = output.columns(torch.tensor(sorted(forbidden), device=log_p.device))
+        return log_p.index_fill_(1, columns, -torch.inf)
 
 
 def _begins(sentence: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages
+from cotext.data.shortlist import SHORTLIST, Shortlist
+from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.engine import MODEL, load_engine
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.checkpoint import LoadedModel, load_run
@@ -67,7 +69,8 @@ class OpenedRun:
         config, own = _with_decode(self.config, {"beam": 1}), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
-            self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name
+            *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
+            shortlist=own.shortlist,
         )
         return replace(self, translator=translator, first_pass=first_pass)
 
@@ -126,8 +129,28 @@ def _opened(
     named = config.decode.first_pass
     first_pass = _open_first_pass(Path(named), device) if named else None
     before = None if first_pass is None else first_pass.translator
-    translator = DocumentTranslator(loaded.model, config, loaded.tokenizer, device, before)
+    shortlist = _shortlist(folder, loaded.tokenizer, config)
+    translator = DocumentTranslator(
+        loaded.model, config, loaded.tokenizer, device, before, shortlist=shortlist
+    )
     return OpenedRun(folder, weights, loaded, translator, first_pass)
+
+
+def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | None:
+    """The shortlist of a run, where it is asked for.
+
+    Raises:
+        CotextError: there is none, or as `Shortlist.load`.
+    """
+    asked, path = config.decode.shortlist, run / SHORTLIST
+    if not asked or is_engine(run):
+        return None
+    if not path.is_file():
+        raise CotextError(
+            f"decode.shortlist = {asked}: {run} has no {SHORTLIST}; make it from prepared data with `cotext "
+            f"shortlist {run} --data DATA`, or leave it out"
+        )
+    return Shortlist.load(path, tokenizer)
 
 
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
@@ -144,7 +167,10 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
         )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
-    translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)
+    shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
+    translator = DocumentTranslator(
+        loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist
+    )
     return OpenedRun(run, weights, loaded, translator)
 
 

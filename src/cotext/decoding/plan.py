@@ -111,7 +111,8 @@ class DecodingPlan:
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
-        _require_positions(decode, symbols, model)
+        if isinstance(model, Engine):
+            _require_of_engine(decode, symbols, model)
         return cls(
             config=config,
             kind=kind,
@@ -176,6 +177,8 @@ class DecodingPlan:
             parts.append(f"target:{decode.target_context}")
         if self.sees_other_rows:
             parts += [f"schedule:{decode.schedule}", f"group_windows:{decode.group_windows}"]
+        if decode.shortlist:
+            parts.append(f"shortlist:{decode.shortlist}")
         if self.first_pass is not None:
             parts.append(f"first_pass:{self.first_pass.name}")
         return "|".join(parts)
@@ -232,10 +235,12 @@ class DecodingPlan:
             )
 
 
-def _require_positions(decode: DecodeConfig, symbols: SpecialSymbols, model: Model | Engine) -> None:
-    if not isinstance(model, Engine):
-        return
-    most = model.positions - symbols.per_source_sentence
+def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: Engine) -> None:
+    if decode.shortlist:
+        raise CotextError(
+            f"decode.shortlist = {decode.shortlist}: an engine writes the whole vocabulary; leave it out"
+        )
+    most = engine.positions - symbols.per_source_sentence
     if decode.max_source_tokens > most:
         raise CotextError(
             f"decode.max_source_tokens = {decode.max_source_tokens}: the engine has positions for {most} "

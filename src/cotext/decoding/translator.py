@@ -24,6 +24,7 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
+from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.document_state import OpenDocument, WindowLog
 from cotext.decoding.plan import DecodingPlan
@@ -85,11 +86,11 @@ class DocumentTranslator(DocumentScorer):
     """A system that translates and scores documents, as its configuration and plan say.
 
     `first_pass` translates every document before; `name` is that of this system in signatures of others whose
-    first pass it is.
+    first pass it is. `shortlist`: the tokens that sentences may hold, where `decode.shortlist` asks for it.
 
     Raises:
-        CotextError: no language is chosen of a tokenizer of many, or one that it has no symbol of; else as
-            `DecodingPlan.of`.
+        CotextError: `decode.shortlist` without a shortlist; no language is chosen of a tokenizer of many, or
+            one that it has no symbol of; else as `DecodingPlan.of`.
     """
 
     def __init__(
@@ -100,17 +101,24 @@ class DocumentTranslator(DocumentScorer):
         device: torch.device,
         first_pass: "DocumentTranslator | None" = None,
         name: str = "unnamed",
+        shortlist: Shortlist | None = None,
     ) -> None:
+        if config.decode.shortlist and shortlist is None:
+            raise CotextError(
+                f"decode.shortlist = {config.decode.shortlist}: no shortlist was opened with the model; open "
+                "the run with cotext.load, or leave it out"
+            )
         before = None if first_pass is None else first_pass.plan
         tokenizer = _speaking(tokenizer, config.decode)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
+        self.shortlist = shortlist
 
     @cached_property
     def windows(self) -> WindowSearch:
         """The search for the windows of documents."""
-        return WindowSearch(self)
+        return WindowSearch(self, self.shortlist if self.config.decode.shortlist else None)
 
     @property
     def takes_guides(self) -> bool:

@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
 
+import torch
+from torch import Tensor
+
 from cotext.data.batch import Instance
 from cotext.data.batching import pack
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document
+from cotext.data.shortlist import Shortlist
 from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
@@ -65,10 +69,11 @@ class RowGroup:
 
 
 class WindowSearch:
-    """The search of a system for the windows of its documents."""
+    """The search of a system for the windows of its documents; `shortlist` says what each may hold."""
 
-    def __init__(self, scorer: DocumentScorer) -> None:
+    def __init__(self, scorer: DocumentScorer, shortlist: Shortlist | None = None) -> None:
         self._scorer = scorer
+        self._shortlist = shortlist
 
     @cached_property
     def _spelling(self) -> Spelling:
@@ -227,10 +232,19 @@ class WindowSearch:
         limits = (int(plan.decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
         # Every sentence takes a token and the symbol that closes it, whatever the limit.
         most = tuple(max(limit + plan.decode.max_extra, 2) for limit in limits)
-        request = SearchRequest(prefix, first, most, window.source.start)
+        request = SearchRequest(
+            prefix, first, most, window.source.start, shortlist=self._listed(opened, number)
+        )
         if opened.guide is None or not plan.sees_other_rows:
             return request
         return constrained(request, opened, number, self._spelling)
+
+    def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
+        """The tokens that a window may hold: those that go with all of its source, context included."""
+        if self._shortlist is None:
+            return None
+        source = [token for j in opened.windows[number].source for token in opened.source[j]]
+        return torch.from_numpy(self._shortlist.of(source, self._scorer.plan.decode.shortlist))
 
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan

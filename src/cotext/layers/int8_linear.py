@@ -25,6 +25,7 @@ class Int8Linear(nn.Module):
         self.product = self.kind(weight, scale)
         self.scale, self.bias = scale, bias
         self._parts: dict[tuple[int, int], Int8Linear] = {}
+        self._weight: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V], in the type of x."""
@@ -37,11 +38,22 @@ class Int8Linear(nn.Module):
     def part(self, start: int, stop: int) -> "Int8Linear":
         """The layer of some consecutive outputs, laid out when it is first asked for."""
         if (start, stop) not in self._parts:
-            units = torch.eye(self.in_features, dtype=torch.uint8).add_(OFFSET)
-            weight = (self.product(units)[:, start:stop].t() / self.scale[start:stop, None]).to(torch.int8)
             bias = None if self.bias is None else self.bias[start:stop]
-            self._parts[start, stop] = Int8Linear(weight, self.scale[start:stop], bias, self.kind)
+            scale = self.scale[start:stop]
+            self._parts[start, stop] = Int8Linear(self._numbers()[start:stop], scale, bias, self.kind)
         return self._parts[start, stop]
+
+    def of(self, chosen: Tensor) -> "Int8Linear":
+        """The layer of some outputs, ascending."""
+        if self._weight is None:  # beside the one laid out for products, from now on
+            self._weight = self._numbers()
+        bias = None if self.bias is None else self.bias[chosen]
+        return Int8Linear(self._weight[chosen], self.scale[chosen], bias, self.kind)
+
+    def _numbers(self) -> Tensor:
+        """The whole numbers of the weights: [V, D]."""
+        units = torch.eye(self.in_features, dtype=torch.uint8).add_(OFFSET)
+        return (self.product(units).t() / self.scale[:, None]).round_().to(torch.int8)
 
 
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:

@@ -6,7 +6,9 @@ int8 (`int8_weights`) then computes what the same model computes that was quanti
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +34,16 @@ def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND
         return linear(hidden_ND, model.output_weight, model.output_bias)
     logits_NV: Tensor = model.int8_output(hidden_ND)
     return logits_NV
+
+
+def output_of(
+    model: AutoregressiveModel | NonAutoregressiveModel, symbols_U: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """The output layer of some symbols alone, without gradients: [N, D] -> [N, U]."""
+    if model.int8_output is not None:
+        return model.int8_output.of(symbols_U)
+    bias_U = None if model.output_bias is None else model.output_bias.detach()[symbols_U]
+    return partial(linear, weight=model.output_weight.detach()[symbols_U], bias=bias_U)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:

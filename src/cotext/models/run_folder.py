@@ -11,6 +11,7 @@ A run folder:
     base.safetensors       matrices that stay as they were, where corrections of low rank are trained
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
     import.json            where its weights come from, if they were imported
+    shortlist.safetensors  which target tokens go with which source token, for `decode.shortlist`, if made
     seeds.json             the seeds that it was trained with, if as one of several
 
 Runs of several seeds lie in one folder, and nothing else of theirs does:

@@ -1,0 +1,228 @@
+"""Lexical shortlists: the target tokens that a sentence may need, told from its source tokens.
+
+Most of a vocabulary has nothing to do with a sentence. For each source token a table has the target tokens
+that are most probable beside it, for all sentences the most frequent ones (Jean et al. 2015, "On Using Very
+Large Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities are those of IBM
+Model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4), a token without
+a source among the sources:
+
+    p(t | s) = sum over pairs with s and t of p(t | s) / sum over s' of the pair of p(t | s'), normalised
+
+Shapes: V source vocabulary, C candidates of a source token, F frequent tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import Tokenizer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+
+SHORTLIST: Final = "shortlist.safetensors"
+CANDIDATES: Final = 100  # of a source token that are kept
+FREQUENT: Final = 1000
+PAIRS: Final = 200_000  # that the table is learned from at most
+_ROUNDS: Final = 4  # of expectation and maximisation
+_LEAST: Final = 1e-4  # less probable tokens are forgotten between rounds
+
+Ids = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """Candidates of every source token, best first and -1 behind the last, and the most frequent tokens.
+
+    `fingerprint` is that of the tokenizer.
+    """
+
+    fingerprint: str
+    candidates: Ids  # [V, C]
+    frequent: Ids  # [F]
+
+    def of(self, source: Sequence[int], count: int) -> NDArray[np.int64]:
+        """Target tokens for a row of source tokens, ascending; `count` candidates of each, at most C."""
+        known = np.asarray(source, dtype=np.int64)
+        chosen = np.zeros(int(max(self.candidates.max(initial=0), self.frequent.max(initial=0))) + 2, bool)
+        chosen[self.frequent] = True
+        # The last place is for -1.
+        chosen[self.candidates[known[known < len(self.candidates)], :count]] = True
+        return np.flatnonzero(chosen[:-1])
+
+    def save(self, path: Path) -> None:
+        """Write the table.
+
+        Raises:
+            CotextError: the file cannot be written.
+        """
+        with replacing(path, SafetensorError) as temporary:
+            tensors = {"candidates": self.candidates, "frequent": self.frequent}
+            save_file(tensors, temporary, {"cotext.shortlist": "1", "cotext.tokenizer": self.fingerprint})
+
+    @classmethod
+    def load(cls, path: Path, tokenizer: Tokenizer) -> Self:
+        """Read the table that was made for a tokenizer.
+
+        Raises:
+            CotextError: damaged, no shortlist, or for another tokenizer.
+        """
+        again = "make it again: cotext shortlist RUN --data DATA"
+        try:
+            with safe_open(path, framework="numpy") as file:
+                noted = file.metadata() or {}
+                candidates, frequent = file.get_tensor("candidates"), file.get_tensor("frequent")
+        except (SafetensorError, OSError) as error:
+            raise CotextError(f"{path}: damaged, or not a shortlist ({error}); {again}") from None
+        if noted.get("cotext.tokenizer") != tokenizer.fingerprint:
+            raise CotextError(f"{path}: made for another tokenizer; {again}")
+        found = cls(tokenizer.fingerprint, candidates, frequent)
+        if not found._fits(tokenizer):
+            raise CotextError(f"{path}: damaged: tokens that the vocabulary does not have; {again}")
+        return found
+
+    def _fits(self, tokenizer: Tokenizer) -> bool:
+        tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))
+        return all(
+            table.dtype == np.int32
+            and table.ndim == dimensions
+            and table.size > 0
+            and least <= table.min()
+            and table.max() < tokenizer.pieces
+            for table, dimensions, least in tables
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What shortlists of sentences hold of their references, in per cent, and their mean size.
+
+    `sentences`: those whose reference has no token outside.
+    """
+
+    tokens: float
+    sentences: float
+    size: float
+    vocabulary: int
+
+
+def learned_shortlist(store: TokenStore, tokenizer: Tokenizer) -> Shortlist:
+    """The table of a training corpus: of at most `PAIRS` sentence pairs, evenly drawn from it.
+
+    Raises:
+        CotextError: the corpus has no sentence pair, or was made with another tokenizer.
+    """
+    store.require_tokenizer(tokenizer)
+    every = max(1, -(-store.totals.sentences // PAIRS))
+    sample = [pair for number, pair in enumerate(_pairs(store)) if number % every == 0]
+    if not sample:
+        raise CotextError(f"{store.path}: has no sentence pair; a shortlist is learned from some")
+    model = _Model1(sample, tokenizer.source_vocabulary_size, tokenizer.pieces)
+    for _ in range(_ROUNDS):
+        model.improve()
+    candidates = np.full((tokenizer.source_vocabulary_size, CANDIDATES), -1, np.int32)
+    for source, (target, probability) in model.rows.items():
+        best = target[np.argsort(-probability, kind="stable")[:CANDIDATES]]
+        candidates[source, : len(best)] = best
+    if not tokenizer.separate_vocabularies:
+        _put_first(candidates, tokenizer.pieces)
+    frequent = np.argsort(-model.counts, kind="stable")[:FREQUENT]
+    seen = frequent[model.counts[frequent] > 0]
+    return Shortlist(tokenizer.fingerprint, candidates, seen.astype(np.int32))
+
+
+def coverage(shortlist: Shortlist, store: TokenStore, count: int, tokenizer: Tokenizer) -> Coverage:
+    """How much of the references of a corpus is in the shortlists of their sentences."""
+    inside = whole = tokens = size = sentences = 0
+    for source, target in _pairs(store):
+        chosen = shortlist.of(source.tolist(), count)
+        found = int(np.isin(target, chosen).sum())
+        inside, tokens, size = inside + found, tokens + len(target), size + len(chosen)
+        whole, sentences = whole + (found == len(target)), sentences + 1
+    per_sentence = 100 / max(sentences, 1)
+    return Coverage(
+        100 * inside / max(tokens, 1), whole * per_sentence, size / max(sentences, 1), tokenizer.pieces
+    )
+
+
+def _put_first(candidates: Ids, pieces: int) -> None:
+    """Have every token of a joint vocabulary stand for itself, as in names and numbers; in place."""
+    own = np.arange(pieces, dtype=np.int32)
+    rows = candidates[:pieces]
+    # Where a token is among its candidates, it moves; else the last one goes.
+    there = rows == own[:, None]
+    at = np.where(there.any(axis=1), there.argmax(axis=1), rows.shape[1] - 1)
+    moved = np.arange(rows.shape[1])[None] <= at[:, None]
+    shifted = np.concatenate((own[:, None], rows[:, :-1]), axis=1)
+    rows[:] = np.where(moved, shifted, rows)
+
+
+def _pairs(store: TokenStore) -> Iterator[tuple[Ids, Ids]]:
+    """The pairs of sentences that have a token on both sides."""
+    for document in store:
+        for source, target in zip(document.source, document.target, strict=True):
+            if len(source) and len(target):
+                yield source, target
+
+
+class _Model1:
+    """IBM Model 1 on the types of tokens in every sentence pair.
+
+    Sums over pairs go from source token to source token: the pairs that hold one are found by their index,
+    and no table of two tokens is held but the sparse rows of probabilities.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[Ids, Ids]], sources: int, targets: int) -> None:
+        source = [np.unique(s) for s, _ in pairs]
+        target = [np.unique(t) for _, t in pairs]
+        self.rows: dict[int, tuple[Ids, Numbers]] = {}
+        self._targets = targets
+        self._lengths = np.array(list(map(len, target)))
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        self._tokens = np.concatenate(target)
+        self.counts = np.bincount(self._tokens, minlength=targets)
+        self._unsourced = np.ones(targets)
+        lengths = np.array(list(map(len, source)))
+        # Probabilities are all alike at first.
+        self._sums = np.repeat(lengths + 1.0, self._lengths)
+        tokens = np.concatenate(source)
+        order = np.argsort(tokens, kind="stable")
+        self._pair = np.repeat(np.arange(len(pairs)), lengths)[order]
+        self._bounds = np.searchsorted(tokens[order], np.arange(sources + 1))
+
+    def improve(self) -> None:
+        """One round of expectation and maximisation."""
+        tokens, sums = self._tokens, self._sums
+        after = self._expected(tokens, sums, self._unsourced)
+        self._unsourced, self._sums = after, after[tokens]
+        row = np.ones(self._targets) if not self.rows else np.zeros(self._targets)
+        for source in np.flatnonzero(np.diff(self._bounds)).tolist():
+            at = self._target_places(self._pair[self._bounds[source] : self._bounds[source + 1]])
+            before = self.rows.get(source)
+            if before is not None:
+                row[before[0]] = before[1]
+            after = self._expected(tokens[at], sums[at], row)
+            kept = np.flatnonzero(after > _LEAST)
+            if before is not None:
+                row[before[0]] = 0
+            self.rows[source] = kept.astype(np.int32), after[kept]
+            # Each place is there once: a pair has a source token once.
+            self._sums[at] += after[tokens[at]]
+
+    def _expected(self, tokens: Ids, sums: Numbers, row: Numbers) -> Numbers:
+        expected = np.bincount(tokens, row[tokens] / sums, minlength=self._targets).astype(np.float64)
+        expected /= max(float(expected.sum()), np.finfo(np.float64).tiny)
+        return expected
+
+    def _target_places(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the target tokens of some pairs stand, one pair after the other."""
+        lengths = self._lengths[pairs]
+        ends = np.cumsum(lengths)
+        return np.repeat(self._starts[pairs] - ends + lengths, lengths) + np.arange(ends[-1])
