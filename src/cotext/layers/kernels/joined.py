@@ -37,7 +37,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
                 q, k, v, attn_mask=_added(mask, q, k)
             )
         else:
-            found = [_chunk(part, k, v, mask) for part in q.split(CHUNK_QUERIES, dim=2)]
+            found = [_chunk(part, k, v, mask) for part in torch.split(q, CHUNK_QUERIES, dim=2)]
             out, total = (torch.cat(x, dim=2) for x in zip(*found, strict=True))
         if mask is not None:
             total = total.masked_fill(~mask.any(dim=-1), -math.inf)
