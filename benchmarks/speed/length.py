@@ -4,10 +4,9 @@
     python -m benchmarks.speed.length translation [--size small]      greedy, as many tokens as the source has
     python -m benchmarks.speed.length memory [--size small]           of training, a process for every cell
 
-Systems as their recipes cut documents, and `whole`: the document as one piece. `flat`: where nothing grows with the
-piece, time a token should not either; `line`: where attention sees the whole piece, it should lie on the line
-through the two shortest lengths. Processor time of one thread; short documents are repeated, so that every cell is
-about equally exact.
+Systems as their recipes cut documents, and `whole`: the document as one piece. `flat`: where nothing grows
+with the piece, time a token should not either; else, where attention sees the whole piece, it should lie on the
+line through the two shortest lengths. Processor time of one thread; short documents are repeated.
 """
 
 import argparse
@@ -157,6 +156,7 @@ def written(translator: DocumentTranslator, tokens: int, times: int) -> float:
 
 def row(system: System, ways: dict[int, Way], rounds: int) -> tuple[str, ...]:
     """Time by length, and the longest against the shortest and against the line through the two shortest."""
+    next(iter(ways.values()))()  # warms up
     times = in_turn({str(tokens): way for tokens, way in ways.items()}, rounds, warm_up=0)
     each = [spread([1e6 * s for s in times[str(tokens)]], "{:.0f}") for tokens in ways]
     first, second, *_, last = ways
@@ -195,9 +195,8 @@ def memory(systems: Sequence[System], options: argparse.Namespace) -> None:
         ]
         per = 1024 * peaks[-1] / options.lengths[-1]
         rows.append((system.name, *(f"{peak:,.0f}" for peak in peaks), f"{per:.0f}"))
-    print(
-        f"training, MiB beside model and gradients: {options.size}, {options.layers} + {options.layers} layers"
-    )
+    layers = f"{options.layers} + {options.layers} layers"
+    print(f"training, MiB beside model and gradients: {options.size}, {layers}")
     table(("system", *(f"{tokens:,}" for tokens in options.lengths), "KiB a token of the longest"), rows)
 
 

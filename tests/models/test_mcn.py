@@ -138,7 +138,7 @@ def test_segment_attention_by_its_equations(relative: bool, context: int | None,
 def test_segment_attention_of_many_sentences_comes_in_chunks(
     tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, and within a chunk."""
+    """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
     monkeypatch.setattr(segments, "CHUNK_TOKENS", tokens)
     sentence = sentences_of([1, 2] * 32, [1, 3, 2] * 6, [5])
     assert len(layout(sentence).segments.chunks) == -(-96 // tokens)
