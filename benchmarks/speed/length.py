@@ -5,7 +5,7 @@
     python -m benchmarks.speed.length memory [--size small]           of training, a process for every cell
 
 Systems as their recipes cut documents, and `whole`: the document as one piece. `flat`: where nothing grows
-with the piece, time a token should not either; else, where attention sees the whole piece, it should lie on the
+with the piece, time a token should not either; where attention sees the whole piece, it should lie on the
 line through the two shortest lengths. Processor time of one thread; short documents are repeated.
 """
 

@@ -1,6 +1,6 @@
 """Sentences of whole rows as seen by attention that asks how many sentences apart two tokens are.
 
-All sentences of a row that are at least `CLIP` before a query are equally far from it, and so are those behind.
+All sentences of a row that are at least `CLIP` before a query are as far from it, and so are those behind it.
 So queries of a few neighbouring sentences tell those around them apart, and those beyond by their side alone:
 
     row of 100 sentences, queries of 40 ... 43     0 ... 20  21  22  ...  40 ... 43  ...  61  62  63 ... 99
