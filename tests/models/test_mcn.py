@@ -140,8 +140,8 @@ def test_segment_attention_of_many_sentences_comes_in_chunks(
 ) -> None:
     """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
     monkeypatch.setattr(segments, "CHUNK_TOKENS", tokens)
-    sentence = sentences_of([1, 2] * 32, [1, 3, 2] * 6, [5])
-    assert len(layout(sentence).segments.chunks) == -(-96 // tokens)
+    sentence = sentences_of([1, 2] * 52, [1, 3, 2] * 6, [5])
+    assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
     check_segment_attention(sentence, True, context, True)
 
 
@@ -149,7 +149,7 @@ def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(segments, "CHUNK_TOKENS", 40)
     widest = [
         max(chunk.columns for chunk in layout(sentences_of([2] * count)).segments.chunks)
-        for count in (100, 400)
+        for count in (150, 400)
     ]
     assert widest == [20 + 2 * CLIP] * 2
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 CLIP = 20  # sentences farther apart share a vector
-FEW = 3 * CLIP  # rows of so many sentences are one chunk
+FEW = 5 * CLIP  # rows of so many sentences are one chunk: making it anew would take longer than it saves
 CHUNK_TOKENS = 512
 
 
