@@ -109,7 +109,7 @@ class _FrameSearch:
         """Decode, and take one row after the other."""
         rows, tokens = source.tokens.shape
         at_once = rows if source.tokens.device.type != "cpu" else max(1, PASS_TOKENS // tokens)
-        for chosen in torch.arange(rows, device=source.tokens.device).split(at_once):
+        for chosen in torch.split(torch.arange(rows, device=source.tokens.device), at_once):
             yield from self._pass(source if len(chosen) == rows else source.select(chosen))
 
     def _pass(self, source: Source) -> Iterator[_Row]:
