@@ -55,10 +55,15 @@ class Trainee:
 
     def update(self, batch: Batch) -> float:
         """Train on a batch; give its number of labels."""
-        outcome = self.loss(self.model, batch)
-        (outcome.loss / outcome.count).backward()
+        count = self.gradients(batch)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        return count
+
+    def gradients(self, batch: Batch) -> float:
+        """Add the gradients of a batch; give its number of labels."""
+        outcome = self.loss(self.model, batch)
+        (outcome.loss / outcome.count).backward()
         return float(outcome.count)
 
 

@@ -21,6 +21,7 @@ from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
+from cotext.layers import segments
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
 from cotext.layers.embedding import Side
@@ -129,12 +130,36 @@ def naive(attention: SelfAttention, x: Tensor, sentence: Tensor, context: int | 
 @pytest.mark.parametrize("packed", [True, False])
 def test_segment_attention_by_its_equations(relative: bool, context: int | None, packed: bool) -> None:
     """With gradients; one row has more sentences than there are vectors on either side, one has a single."""
+    check_segment_attention(sentences_of([2, 1, 3], [1] * 24, [5]), relative, context, packed)
+
+
+@pytest.mark.parametrize("context", [None, 30])
+@pytest.mark.parametrize("tokens", [7, 48])
+def test_segment_attention_of_many_sentences_comes_in_chunks(
+    tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
+    monkeypatch.setattr(segments, "CHUNK_TOKENS", tokens)
+    sentence = sentences_of([1, 2] * 52, [1, 3, 2] * 6, [5])
+    assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
+    check_segment_attention(sentence, True, context, True)
+
+
+def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "CHUNK_TOKENS", 40)
+    widest = [
+        max(chunk.columns for chunk in layout(sentences_of([2] * count)).segments.chunks)
+        for count in (150, 400)
+    ]
+    assert widest == [20 + 2 * CLIP] * 2
+
+
+def check_segment_attention(sentence: Tensor, relative: bool, context: int | None, packed: bool) -> None:
     torch.manual_seed(0)
     attention = row_attention(AttentionSize(8, 2, 0.0), relative)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.add_(torch.randn_like(parameter))
-    sentence = sentences_of([2, 1, 3], [1] * 24, [5])
     real = sentence >= 0
     rows = layout(sentence, source_sentences=context)
     if not packed:

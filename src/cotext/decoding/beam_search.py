@@ -27,6 +27,7 @@ from cotext.decoding.constraints import (
 from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.sentence_recovery import begun_input
+from cotext.decoding.steps import Steps
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -131,6 +132,7 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         found: dict[int, Hypothesis] = {}
+        steps = Steps()
         rows_meet = model.sees_other_rows
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
@@ -143,6 +145,8 @@ def search(
                 state.reorder(origin)
             if not bool(goes_on.all()):
                 _collect(frontier, ~goes_on, requests, rules, found)
+            steps.tell(found)
+            if not bool(goes_on.all()):
                 if not bool(goes_on.any()):
                     break
                 if rows_meet:

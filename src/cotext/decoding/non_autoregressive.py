@@ -24,10 +24,12 @@ from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requ
 from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
+from cotext.decoding.steps import Steps
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 CHUNK = 1024
+PASS_TOKENS = 1024  # source tokens of rows that a CPU reads at once: more of them take no less time each
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,12 @@ def search_frames(
             f"(model.nat.path = {model.path}); choose decode.beam = 1"
         )
     with torch.inference_mode():
-        frames = _FrameSearch(model, symbols, options)
-        return [
-            frames.hypothesis(row, request)
-            for row, request in zip(frames.rows(source, requests), requests, strict=True)
-        ]
+        frames, steps = _FrameSearch(model, symbols, options), Steps()
+        found: list[Hypothesis] = []
+        for row, request in zip(frames.rows(source, requests), requests, strict=True):
+            found.append(frames.hypothesis(row, request))
+            steps.tell(range(len(found)))
+        return found
 
 
 class _FrameSearch:
@@ -107,6 +110,13 @@ class _FrameSearch:
 
     def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         """Decode, and take one row after the other."""
+        rows, tokens = source.tokens.shape
+        at_once = rows if source.tokens.device.type != "cpu" else max(1, PASS_TOKENS // tokens)
+        for chosen in torch.split(torch.arange(rows, device=source.tokens.device), at_once):
+            part = source if len(chosen) == rows else source.select(chosen)
+            yield from self._pass(part, [requests[i] for i in chosen.tolist()])
+
+    def _pass(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         draft = self.model.encode(source)
         real = draft.sentence >= 0
         hidden_ND = self.model.decode(draft)[real]

@@ -25,7 +25,10 @@ class Pool(Protocol):
         ...
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
-        """Search some of what is ready; the number of sentences that are finished is told as they are."""
+        """Search some of what is ready; the number of sentences that are finished is told as they are.
+
+        While a batch is searched, 0 is told now and then: work goes on.
+        """
         ...
 
     def take_finished(self) -> Sequence[OpenDocument]:
@@ -78,13 +81,16 @@ class DocumentPool:
         """Whether a group that was ready has not been searched, and its document is here."""
         return group in self._ready.get(group.document, ())
 
-    def search(self, batch: Sequence[RowGroup]) -> int:
+    def search(
+        self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
+    ) -> int:
         """Search a batch of windows of one width; the number of sentences that are finished with them.
 
-        Where that fails, those that were finished before are ready no more.
+        `on_sentences` is told after every step how many have ended. Where the search fails, those that were
+        finished before are ready no more.
         """
         try:
-            return self._search.search(batch)
+            return self._search.search(batch, on_sentences)
         finally:
             for group in batch:
                 if all(group.document.is_finished(row.number) for row in group.rows):
@@ -98,7 +104,18 @@ class DocumentPool:
                 on_sentences(settled)
         groups = [group for opened in self._ready for group in self.ready(opened)]
         for batch in self._search.batches(groups):
-            on_sentences(self.search(batch))
+            self._advance(batch, on_sentences)
+
+    def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
+        """Search a batch; what no step has told is told at the end, as of engines, which take no steps."""
+        told = 0
+
+        def on_step(count: int) -> None:
+            nonlocal told
+            told += count
+            on_sentences(count)
+
+        on_sentences(self.search(batch, on_step) - told)
 
     def take_finished(self) -> list[OpenDocument]:
         """As `Pool.take_finished`."""

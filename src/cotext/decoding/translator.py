@@ -151,10 +151,11 @@ class DocumentTranslator(DocumentScorer):
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
-        `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
-        constraints of sentences, which `takes_guides` says whether this system can keep. `taken` are
-        translations that are given, by document and sentence: they are not searched, and are target context;
-        within a piece that is searched whole, those at its beginning are, where no terms are asked for.
+        `on_sentences` is called with the number of sentences that were finished, after every step of a
+        search: 0 mostly. `guide` has the lexical constraints of sentences, which `takes_guides` says whether
+        this system can keep. `taken` are translations that are given, by document and sentence: they are not
+        searched, and are target context; within a piece that is searched whole, those at its beginning are,
+        where no terms are asked for.
         `log`: the windows found before, and where others are noted, if each is searched by itself.
 
         Raises:

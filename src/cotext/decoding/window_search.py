@@ -4,7 +4,7 @@ A window is ready when its forced prefix is finished. Of the windows of a batch,
 nothing, or whose sentences decide on each other's constraints, are searched once more by themselves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
@@ -25,6 +25,7 @@ from cotext.decoding.lexical_requests import constrained, constrained_anew
 from cotext.decoding.lexical_search import search_width
 from cotext.decoding.scorer import DocumentScorer
 from cotext.decoding.spelling import Spelling
+from cotext.decoding.steps import listening
 from cotext.decoding.substitution import Draft, Substitution
 from cotext.decoding.window_groups import source_of
 from cotext.files.guide import Guide
@@ -163,13 +164,24 @@ class WindowSearch:
             for members in reversed(batches):
                 yield [alike[n] for n in members]
 
-    def search(self, groups: Sequence[RowGroup]) -> int:
+    def search(
+        self, groups: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
+    ) -> int:
         """Search a batch of groups of one width; the number of current sentences in it.
 
-        Constrained, every current sentence gets a visible character.
+        Constrained, every current sentence gets a visible character. `on_sentences` is told after every step
+        of the search how many of these sentences have ended with it, mostly none.
         """
-        plan = self._scorer.plan
         batch = [row for group in groups for row in group.rows]
+        counts = [len(row.instance.window.current) for row in batch]
+        untold = dict(enumerate(counts))  # rows that are searched again have been told
+
+        with listening(lambda ended: on_sentences(sum(untold.pop(row, 0) for row in ended))):
+            self._search_and_finish(batch)
+        return sum(counts)
+
+    def _search_and_finish(self, batch: Sequence[Row]) -> None:
+        plan = self._scorer.plan
         blank: list[Row] = []
         drafts: list[Draft] = []
         for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
@@ -191,7 +203,6 @@ class WindowSearch:
             self._substitution.mend(drafts)
         for draft in drafts:
             draft.opened.finish(draft.number, draft.found)
-        return sum(len(row.instance.window.current) for row in batch)
 
     def _finish(self, row: Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
         """Finish the window of a row, or put it to the drafts, where it was searched without constraints.

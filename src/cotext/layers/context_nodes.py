@@ -1,13 +1,19 @@
 """First and last tokens of sentences, which other sentences of their row see: the nodes of context attention.
 
 These nodes stand for their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences
-has 40 nodes, however long the sentences are. They are fetched beside each sentence in turn, which is what
-buckets of `layers/buckets.py` are for:
+has 40 nodes, however long the sentences are, and all its sentences see them. So they stand beside the row
+once, and what each sentence has for itself, in buckets of `layers/buckets.py`, lies between its own nodes:
 
-    row     B a b E  B c E  B d e E        keys of sentence 1      B c E    B E . .  B E
-                                                                   its own  nodes of 0 and 2
+    row     B a b E  B c E  B d e E        keys of sentence 1      c         B E B E B E
+                                                                   its own   of the row
 
-Between source and target, sentence k of the target sees sentence k of the source, and its other nodes.
+Between source and target, both are of the source: what lies between the nodes of source sentence k, which
+sentence k of the target translates, and all nodes of the source.
+
+Where weights are to be shown, or dropped, all keys of a sentence have to stand side by side (`buckets`):
+
+    keys of sentence 1      B c E    B E . .  B E
+                            its own  nodes of 0 and 2
 
 In equation 14 as it is printed, a node is a query: it sees every token of its row, and other tokens their own
 sentence alone (`node_query_mask`), by a mask of all tokens against all.
@@ -16,6 +22,8 @@ Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all ro
 G sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
 """
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -23,7 +31,7 @@ from cotext.layers.buckets import Bucket, ExtraTokens, Sentences, sentence_spans
 
 
 class Nodes:
-    """For every bucket, the nodes of the other sentences in its rows.
+    """The nodes of rows; for every bucket, those of the other sentences in its rows.
 
     Looked for among tokens in the order of the buckets of `among`, or if that is None, of the rows. Rows
     of `sentence` [B, S], which the nodes are of, have the sentences of the buckets, counted from 0.
@@ -41,19 +49,39 @@ class Nodes:
         rows = torch.arange(sentence.size(0), device=sentence.device)[:, None]
         self.index = torch.cat((first_Bn, last_Bn), dim=1) + rows * sentence.size(1)
         self.of = torch.cat((n, n))
-        at = None
+        self._buckets, self._queries = buckets, queries
+        self._at: Tensor | None = None
         if among is not None:
-            at = sentence.new_zeros(sentence.numel())
-            at[among.rows.index_N] = torch.arange(among.rows.index_N.numel(), device=at.device)
-        self.buckets = [self._nodes_of(bucket, queries, at) for bucket in buckets]
+            self._at = sentence.new_zeros(sentence.numel())
+            self._at[among.rows.index_N] = torch.arange(among.rows.index_N.numel(), device=sentence.device)
 
-    def _nodes_of(self, bucket: Bucket, queries: Tensor, at: Tensor | None) -> ExtraTokens:
+    @cached_property
+    def rows(self) -> ExtraTokens:
+        """The nodes of every row, each once."""
+        return self._fetched(torch.where(self.real, self.index, -1), distinct=True)
+
+    @cached_property
+    def buckets(self) -> list[ExtraTokens]:
+        """For every bucket, the nodes that its sentences see beside their own tokens."""
+        return [self._nodes_of(bucket) for bucket in self._buckets]
+
+    def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
         opening_G = bucket.token_indices().query[:, 0]
-        row_G, k_G = opening_G // queries.size(1), queries.flatten()[opening_G]
-        token_GM = torch.where(self.real[row_G] & (self.of != k_G[:, None]), self.index[row_G], -1)
-        if at is None:
-            return ExtraTokens(token_GM, token_GM, distinct=False)
-        return ExtraTokens(torch.where(token_GM < 0, -1, at[token_GM]), token_GM, distinct=False)
+        row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
+        others = self.real[row_G] & (self.of != k_G[:, None])
+        return self._fetched(torch.where(others, self.index[row_G], -1), distinct=False)
+
+    def _fetched(self, token: Tensor, distinct: bool) -> ExtraTokens:
+        at = token if self._at is None else torch.where(token < 0, -1, self._at[token])
+        return ExtraTokens(at, token, distinct)
+
+
+def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
+    """Tokens of sentences that are no nodes: [G, 1, 1, L]; `mask` has that shape and says which are real."""
+    real = x_GHLK.new_ones(len(x_GHLK), 1, 1, x_GHLK.size(2), dtype=torch.bool) if mask is None else mask
+    between = torch.zeros_like(real)
+    between[..., 1:-1] = real[..., 2:]
+    return between
 
 
 def node_query_mask(queries: Tensor, keys: Tensor) -> Tensor:

@@ -4,16 +4,20 @@ Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of 
 it, D model.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from cotext.layers.buckets import Bucket, ExtraTokens
-from cotext.layers.kernels.sdpa import TokenIndices
+from cotext.layers.context_nodes import Nodes, between_nodes
+from cotext.layers.kernels.joined import Mixed, joined, mix_apart, with_gradients
+from cotext.layers.kernels.sdpa import TokenIndices, watched
 from cotext.layers.layout import Keys, Layout
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention, merge_heads, split_heads
 from cotext.layers.sentence_spans import source_tokens
+from cotext.layers.state import KeysValues
 
 
 class NodeSpan(RowSpan):
@@ -27,14 +31,20 @@ class NodeSpan(RowSpan):
         """Self-attention of complete rows, [N, D] -> [N, D]."""
         score, heads = attention.score, attention.heads
         qkv_ND = score.project(attention.qkv, x, layout, 2 * x.size(-1))
-        _, *keys_values = qkv_ND.chunk(3, dim=-1)
+        query_ND, *keys_values = qkv_ND.chunk(3, dim=-1)
+        own = [qkv.chunk(3, dim=-1) for _, qkv in layout.sentences.split(qkv_ND)]
+        if not (watched() or score.dropout):
+            groups = [
+                _own_group(bucket, split_heads(query, heads), (k, v), bucket.mask, heads)
+                for bucket, (query, k, v) in zip(layout.sentences.buckets, own, strict=True)
+            ]
+            return _attend_joined(groups, _row_group(query_ND, keys_values, layout.nodes, layout, heads))
         mixed = []
-        buckets = layout.sentences.split(qkv_ND)
-        for (bucket, qkv), nodes in zip(buckets, layout.nodes.buckets, strict=True):
-            query, *own = qkv.chunk(3, dim=-1)
+        for bucket, parts, nodes in zip(layout.sentences.buckets, own, layout.nodes.buckets, strict=True):
+            query, *here = parts
             k, v = (
-                split_heads(torch.cat((here, nodes.fetch(there)), dim=1), heads)
-                for here, there in zip(own, keys_values, strict=True)
+                split_heads(torch.cat((side, nodes.fetch(there)), dim=1), heads)
+                for side, there in zip(here, keys_values, strict=True)
             )
             mask = _joined_mask(bucket.mask, nodes, query.size(1))
             keys = Keys(mask, tokens=partial(_token_indices, bucket, None, nodes))
@@ -47,9 +57,18 @@ class NodeSpan(RowSpan):
         """Cross-attention of complete rows, [N, D] -> [N, D]."""
         score, heads = attention.score, attention.heads
         source_PD = source_tokens(layout, attention.index)
+        query_ND = score.project(attention.query, x, layout, x.size(-1))
+        if not (watched() or score.dropout):
+            groups = []
+            for bucket, query in layout.sentences.split(query_ND):
+                own = bucket.source
+                assert own is not None
+                fetched = [own.fetch(side) for side in source_PD]
+                groups.append(_own_group(bucket, attention.split(query), fetched, own.mask, heads))
+            return _attend_joined(groups, _row_group(query_ND, source_PD, layout.source_nodes, layout, heads))
         mixed = []
-        buckets = layout.sentences.split(score.project(attention.query, x, layout, x.size(-1)))
-        for (bucket, query), nodes in zip(buckets, layout.source_nodes.buckets, strict=True):
+        buckets_of = layout.sentences.split(query_ND)
+        for (bucket, query), nodes in zip(buckets_of, layout.source_nodes.buckets, strict=True):
             own = bucket.source
             assert own is not None
             k, v = (split_heads(torch.cat((own.fetch(s), nodes.fetch(s)), dim=1), heads) for s in source_PD)
@@ -57,6 +76,71 @@ class NodeSpan(RowSpan):
             keys = Keys(mask, tokens=partial(_token_indices, bucket, own.token_indices, nodes))
             mixed.append(bucket.pack(merge_heads(score.attend_source(attention.split(query), (k, v), keys))))
         return torch.cat(mixed)
+
+
+class _Group:
+    """Queries [B, H, T, K] and some of the keys [B, H, S, K] that they see; `mask` as in `mix_apart`.
+
+    `pack` and `unpack` lead from the order of these queries, [B, T, D], to that of tokens, [n, D], and back.
+    """
+
+    def __init__(
+        self,
+        q: Tensor,
+        keys_values: KeysValues,
+        mask: Tensor | None,
+        pack: Callable[[Tensor], Tensor],
+        unpack: Callable[[Tensor], Tensor],
+    ) -> None:
+        self.inputs = (q, *keys_values, mask)
+        self.pack, self.unpack = pack, unpack
+        self.heads = q.size(1)
+        self.apart = mix_apart(*self.inputs)
+
+    def packed(self) -> Mixed:
+        """The values mixed over these keys alone, by token."""
+        out, total = self.apart
+        packed = self.pack(out.flatten(2))
+        return packed.view(len(packed), self.heads, -1), self.pack(total)
+
+    def added(self, whole: Mixed) -> Tensor:
+        """What these keys add to the values mixed over all keys, with gradients: [n, D]."""
+        out, total = (self.unpack(x.flatten(1)) for x in whole)
+        whole = out.view(*total.shape, -1), total
+        mixed = with_gradients(*self.inputs, self.apart, whole)
+        return self.pack(mixed.flatten(2))
+
+
+def _own_group(
+    bucket: Bucket, q_GHLK: Tensor, keys_values: Sequence[Tensor], mask: Tensor | None, heads: int
+) -> _Group:
+    """The sentences of a bucket and what lies between the nodes of their own keys, [G, L', D] each."""
+    k, v = (split_heads(side, heads) for side in keys_values)
+    return _Group(q_GHLK, (k, v), between_nodes(k, mask), bucket.pack, bucket.unpack)
+
+
+def _row_group(
+    query_ND: Tensor, keys_values: Sequence[Tensor], nodes: Nodes, layout: Layout, heads: int
+) -> _Group:
+    """Whole rows and all their nodes."""
+    q, k, v = (
+        split_heads(x, heads)
+        for x in (layout.unpack(query_ND), *(nodes.rows.fetch(side) for side in keys_values))
+    )
+    return _Group(q, (k, v), nodes.rows.mask, layout.pack, layout.unpack)
+
+
+def _attend_joined(own: Sequence[_Group], shared: _Group) -> Tensor:
+    """Attention to keys of buckets, whose queries `own` has in turn, and to keys of rows: [N, D]."""
+    parts = [group.packed() for group in own]
+    of_sentences = torch.cat([out for out, _ in parts]), torch.cat([total for _, total in parts])
+    whole = joined(of_sentences, shared.packed())
+    if not torch.is_grad_enabled():
+        return whole[0].flatten(1).to(shared.inputs[0].dtype)
+    sizes = [len(out) for out, _ in parts]
+    wholes = zip(*(torch.split(x, sizes) for x in whole), strict=True)
+    added = [group.added(part) for group, part in zip(own, wholes, strict=True)]
+    return torch.cat(added) + shared.added(whole)
 
 
 def _joined_mask(own: Tensor | None, nodes: ExtraTokens, tokens: int) -> Tensor:

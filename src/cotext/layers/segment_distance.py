@@ -13,16 +13,23 @@ the query holds its products with the vectors, and there the weights that each s
     key, value      k_j    0    ...    1    ...
     output          z_i    weights of sentence 0    of sentence 1            ...
 
-Shapes: B rows, S tokens, C sentences of a row, H heads, K per head.
+In rows of many sentences, queries come in chunks (`segments.py`), so that those numbers do not grow with the
+row; what a chunk needs for its gradients is made anew when they are.
+
+Shapes: B rows, S tokens, T queries of a chunk, C columns for sentences, H heads, K per head.
 """
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
+from torch.utils.checkpoint import checkpoint
 
-from cotext.layers.kernels.sdpa import attend
+from cotext.layers.kernels.sdpa import attend, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, Score
-from cotext.layers.segments import CLIP
+from cotext.layers.segments import CLIP, Chunk
 from cotext.layers.state import KeysValues
 
 
@@ -42,17 +49,40 @@ class SegmentDistanceScore(Score):
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
         assert isinstance(layout, Layout)
+        segments = layout.segments
+        # Whoever watches is shown the weights of whole rows.
+        chunks = [segments.whole] if watched() else segments.chunks
+        attend_chunk = partial(self._attend_chunk, keys=keys, sentence=segments.sentence)
+        if len(chunks) == 1:
+            return attend_chunk(q_BHTK, *kv, chunks[0])
+        again = torch.is_grad_enabled()
+        seen = []
+        for chunk in chunks:
+            inputs = q_BHTK[:, :, chunk.first : chunk.stop], *kv, chunk
+            seen.append(
+                checkpoint(attend_chunk, *inputs, use_reentrant=False) if again else attend_chunk(*inputs)
+            )
+        return torch.cat(seen, dim=2)
+
+    def _attend_chunk(
+        self, q_BHTK: Tensor, k: Tensor, v: Tensor, chunk: Chunk, keys: Keys, sentence: Tensor
+    ) -> Tensor:
+        """The queries of a chunk, to whole rows: [B, H, T, K]."""
         size, heads = q_BHTK.size(-1), q_BHTK.size(1)
-        distance = layout.segments.distance.expand(-1, heads, -1, -1)
-        own = layout.segments.own.to(q_BHTK.dtype).expand(-1, heads, -1, -1)
+        distance = chunk.distance(sentence)[:, None].expand(-1, heads, -1, -1)
+        own = one_hot(chunk.column(sentence), chunk.columns).to(q_BHTK.dtype)
+        own = own[:, None].expand(-1, heads, -1, -1)
+        mask = keys.mask
+        if mask is not None and mask.size(2) > 1:
+            mask = mask[:, :, chunk.first : chunk.stop]
         # With mixed precision, projections come in less of it than parameters have.
         of_keys, of_values = self.of_keys.to(q_BHTK.dtype), self.of_values.to(q_BHTK.dtype)
         products = (q_BHTK @ of_keys.T).gather(3, distance)
         query = torch.cat((q_BHTK, products), dim=3)
         # Attention divides by the root of the width that it sees.
         query = query * (query.size(-1) / size) ** 0.5
-        k, v = (torch.cat((x, own), dim=3) for x in kv)
-        seen = attend(query, k, v, keys.mask, keys.causal, self.dropout, keys.tokens)
+        k, v = (torch.cat((x, own), dim=3) for x in (k, v))
+        seen = attend(query, k, v, mask, keys.causal, self.dropout, keys.tokens)
         mixed, mass = seen[..., :size], seen[..., size:]
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)
         out: Tensor = mixed + by_distance @ of_values
