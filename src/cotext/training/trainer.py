@@ -111,6 +111,7 @@ class Trainer:
         self.interval = IntervalSums(time.perf_counter())
         self.journal = MetricsLog(run / "metrics.jsonl")
         self.stopping = False
+        self.counted_until = time.process_time()
 
     def _sampler(self) -> Sampler:
         """This process's share of the training batches."""
@@ -147,7 +148,7 @@ class Trainer:
                 yield batches, time.perf_counter() - begun
 
     def train(self) -> TrainingProgress:
-        """Train until `max_updates` or `max_epochs`, until patience runs out, or until a signal asks to stop.
+        """Train until a limit of `train` is reached, until patience runs out, or until a signal asks to stop.
 
         Raises:
             CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
@@ -167,6 +168,7 @@ class Trainer:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
         self.interval.since = time.perf_counter()
+        self.counted_until = time.process_time()
         if not self._is_over():
             with closing(self._updates()) as updates:
                 self._train(updates)
@@ -192,12 +194,13 @@ class Trainer:
                 last = self._limit_reached()
                 if last or update % config.log_every == 0:
                     self._report()
-                before = time.perf_counter()
+                before, spent = time.perf_counter(), time.process_time()
                 if last or validates:
                     self._validate_and_save()
                 elif self.stopping:
                     self._save_checkpoint()
                 self.interval.since += time.perf_counter() - before
+                self.counted_until += time.process_time() - spent
                 if self.stopping or self._is_over():
                     return
 
@@ -207,7 +210,8 @@ class Trainer:
 
     def _limit_reached(self) -> bool:
         config, progress = self.config.train, self.progress
-        return progress.update >= config.max_updates or 0 < config.max_epochs <= progress.epoch
+        over = progress.update >= config.max_updates or 0 < config.max_epochs <= progress.epoch
+        return over or 0 < 60 * config.max_cpu_minutes <= progress.cpu_seconds
 
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""
@@ -233,7 +237,7 @@ class Trainer:
         # A signal may reach the processes at different moments: one that is asked to stop stops them all. Nor
         # do they end an epoch at the same one.
         epochs = self.sampler.epochs(self.cursor)
-        shared = torch.tensor([0, int(stop_requested), epochs], device=self.accelerator.device)
+        shared = torch.tensor([0, int(stop_requested), epochs, 0], device=self.accelerator.device)
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
@@ -242,7 +246,11 @@ class Trainer:
             shared[0] += outcome.count
             self.interval.add(outcome)
             self.interval.labels += int(batch.is_label.sum())
-        count, stops, epochs = self.accelerator.reduce(shared, "sum").tolist()
+        if self.config.train.max_cpu_minutes:  # what follows in this update is counted with the next
+            now = time.process_time()
+            shared[3] = round(1e6 * (now - self.counted_until))
+            self.counted_until = now
+        count, stops, epochs, microseconds = self.accelerator.reduce(shared, "sum").tolist()
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
@@ -254,6 +262,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.update, self.progress.epoch = update, epochs // self.accelerator.num_processes
+        self.progress.cpu_seconds += microseconds / 1e6
         self.stopping = bool(stops)
 
     def _with_word_dropout(self, batch: Batch) -> Batch:
