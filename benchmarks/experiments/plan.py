@@ -14,63 +14,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
-from cotext.data.controlled import WordOrder
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
-Value = bool | int | float | str | list[float] | None
-Settings = dict[str, Value]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+_.-]*$")]
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")
 PLACEHOLDERS = re.compile(r"\{(run|data|out|runs\[[^\]]*\])\}")
-
-
-class Controlled(Closed):
-    """The controlled corpus."""
-
-    documents: int | str = "small"
-    """A number of training documents, or small, medium, large."""
-    seed: Seed = 1
-    """Of all that is drawn."""
-    examples: PositiveInt = 600
-    """Of a contrastive suite, at least."""
-    joined: PositiveInt = 1
-    """Documents that are joined to a long one; those of the suites stay single."""
-    word_order: WordOrder = "verb-second"
-    """Of the target."""
-    mentions: Annotated[int, Field(ge=2)] | None = None
-    """Of the hero in every training document; as the corpus has them if not given."""
-
-
-class Distilled(Closed):
-    """Data whose training targets a teacher has translated."""
-
-    teacher: str
-    """Row, of which the first seed teaches."""
-    data: str
-    """Name of the data that it translates."""
-    settings: Settings = Field(default={})
-    """Of decoding, as in `beam: 4`."""
-
-
-class Data(Closed):
-    """Prepared data: exactly one of the keys."""
-
-    controlled: Controlled | None = None
-    """Generated."""
-    prepare: dict[str, Value | list[str]] | None = None
-    """Made of corpora: options of `cotext prepare`, as in `dev-source: FILE`."""
-    folder: Path | None = None
-    """There already."""
-    distilled: Distilled | None = None
-    """Translated by a row of the experiment."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        require_one(self)
-        return self
 
 
 class Contrastive(Closed):
@@ -322,13 +273,6 @@ class Experiment(Closed):
         assert row.recipe is not None
         overrides = self.settings_of(name, self.seeds_of(name)[0])
         return load_config(row.recipe, row.size or self.size, overrides)
-
-
-def require_one(section: Closed) -> None:
-    """Raise ValueError unless exactly one key has a value."""
-    given = [key for key, value in section if value is not None and value is not False]
-    if len(given) != 1:
-        raise ValueError(f"give exactly one of {', '.join(type(section).model_fields)}")
 
 
 def require_known(where: str, value: str | None, known: Iterable[str]) -> None:

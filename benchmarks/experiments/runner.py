@@ -161,7 +161,8 @@ class Runner:
             teacher = self.run_folder(distilled.teacher, self.experiment.seeds_of(distilled.teacher)[0])
             source = self.data_folder(distilled.data)
         on_device = ["--device", self.device] if distilled is not None and self.device else []
-        yield Step((*experiment_data.command(data, out, teacher, source), *on_device))
+        for command in experiment_data.commands(data, out, teacher, source):
+            yield Step((*command, *on_device))
         self.results["data"][name] = asked
 
     def _row_steps(self, name: str, seed: int) -> Iterator[Step]:

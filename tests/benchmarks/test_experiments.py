@@ -13,7 +13,8 @@ from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
 from benchmarks.experiments.data import SUITES, make_controlled
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
-from benchmarks.experiments.plan import Controlled, Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan_data import Controlled
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
 from cotext.data.formats import read_documents, read_parallel
