@@ -9,7 +9,7 @@ folder TEXTS; `suites` writes DATA/suites. Nothing of it belongs into a reposito
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from random import Random
 
@@ -21,9 +21,11 @@ from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.suite_documents import documents_of
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import read_text
 
 SPLITS = ("train", "dev", "test")
 SUITES = "suites"
+MAX_BYTES = 1 << 28
 
 
 def write_texts(parts: Parts, texts: Path) -> None:
@@ -39,6 +41,27 @@ def write_texts(parts: Parts, texts: Path) -> None:
         if not chosen:
             raise CotextError(f"{files[0]}: no document id begins with {', '.join(parts.prefixes)}")
         write_parallel(*text_files(parts, texts, split), chosen, "docids")
+    for name, (source, target, sizes) in parts.grouped.items():
+        write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
+
+
+def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
+    """Documents of lines, given how many lines each has.
+
+    Raises:
+        CotextError: the numbers do not add up to the lines of both files.
+    """
+    sides = [read_text(path, max_bytes=MAX_BYTES).splitlines() for path in (source, target)]
+    numbers = [int(line) for line in read_text(sizes).split()]
+    if not sum(numbers) == len(sides[0]) == len(sides[1]):
+        raise CotextError(
+            f"{sizes}: {sum(numbers)} sentences, but {len(sides[0])} lines in {source}, {len(sides[1])} in {target}"
+        )
+    ends = list(accumulate(numbers))
+    return [
+        ParallelDocument(str(n), *(tuple(side[end - size : end]) for side in sides))
+        for n, (end, size) in enumerate(zip(ends, numbers, strict=True), 1)
+    ]
 
 
 def _chosen(parts: Parts, source: Path, target: Path) -> Iterator[ParallelDocument]:

@@ -6,9 +6,9 @@ A sentence has such a choice if all of this holds, by regular expressions alone:
     reference    one of er, sie, es once, and no other form of theirs (ihn, ihm, ihr ...); at the beginning
                  of the sentence or in lower case, so that the polite Sie is not taken for it
     no you       in the source where Sie stands at the beginning, which could be the polite form
-    referring    neither side has a construction in which it or es stands for nothing, or for what is named behind
-                 (EXPLETIVE_SOURCE, EXPLETIVE_TARGET): it is possible to, it seems, make it easy to; es gibt,
-                 erlaubt es, es ist eine Welt, es, dass
+    referring    neither side has a construction in which it or es stands for nothing, or for what is named
+                 behind it (EXPLETIVE_SOURCE, EXPLETIVE_TARGET): it is possible to, it seems, make it easy to;
+                 es gibt, erlaubt es, es ist eine Welt, es, dass
     no noun      before the pronoun in the reference: words with a capital letter, but for the first word of
                  the sentence where it is one that begins sentences (OPENING)
 
@@ -33,69 +33,16 @@ _OTHER_SOURCE: Final = re.compile(
 _YOU: Final = re.compile(r"\byou(?:r|rs|rself)?\b", re.IGNORECASE)
 _PRONOUN: Final = re.compile(r"(?:^[\W_]*(?P<first>Er|Sie|Es)|\b(?P<inner>er|sie|es))\b")
 _OTHER_TARGET: Final = re.compile(r"\b(?:ihn|ihm|ihr|ihnen|ihre[nmrs]?|Ihr)\b")
-_ADJECTIVES: Final = [
-    "possible",
-    "impossible",
-    "necessary",
-    "unnecessary",
-    "important",
-    "recommended",
-    "advisable",
-    "likely",
-    "unlikely",
-    "easy",
-    "easier",
-    "hard",
-    "harder",
-    "difficult",
-    "safe",
-    "unsafe",
-    "useful",
-    "helpful",
-    "wise",
-    "unwise",
-    "common",
-    "customary",
-    "better",
-    "best",
-    "sufficient",
-    "enough",
-    "good",
-    "bad",
-    "crucial",
-    "essential",
-    "vital",
-    "convenient",
-    "desirable",
-    "clear",
-    "obvious",
-    "true",
-    "worth",
-    "worthwhile",
-    "assumed",
-    "known",
-    "expected",
-    "required",
-    "permitted",
-    "allowed",
-    "suggested",
-    "advised",
-    "unspecified",
-    "undefined",
-    "time",
-    "sensible",
-    "reasonable",
-    "preferable",
-    "mandatory",
-    "illegal",
-    "legal",
-    "permissible",
-    "feasible",
-    "acceptable",
-    "appropriate",
-    "up",
-]
-_ADJECTIVE: Final = rf"(?:{'|'.join(_ADJECTIVES)})"
+_ADJECTIVES: Final = (
+    r"possible|impossible|necessary|unnecessary|important|recommended|advisable|likely|"
+    r"unlikely|easy|easier|hard|harder|difficult|safe|unsafe|useful|helpful|wise|unwise|"
+    r"common|customary|better|best|sufficient|enough|good|bad|crucial|essential|vital|"
+    r"convenient|desirable|clear|obvious|true|worth|worthwhile|assumed|known|expected|"
+    r"required|permitted|allowed|suggested|advised|unspecified|undefined|time|sensible|"
+    r"reasonable|preferable|mandatory|illegal|legal|permissible|feasible|acceptable|"
+    r"appropriate|up"
+)
+_ADJECTIVE: Final = rf"(?:{_ADJECTIVES})"
 _BE: Final = (
     r"(?:'s|\s+(?:is|was|be|been|being|becomes?|became|remains?|seems?|appears?"
     r"|(?:will|would|should|may|might|can|could|must)\s+(?:\w+\s+)?be(?:come)?))"
@@ -110,42 +57,12 @@ EXPLETIVE_SOURCE: Final = re.compile(
     r"|\bit(?:'s|\s+is|\s+was)\s+(?:not\s+|only\s+)*(?:\S+\s+){1,5}?(?:that|who)\b",
     re.IGNORECASE,
 )
-_GERMAN_ADJECTIVES: Final = [
-    "möglich",
-    "unmöglich",
-    "notwendig",
-    "nötig",
-    "wichtig",
-    "empfehlenswert",
-    "empfohlen",
-    "ratsam",
-    "sinnvoll",
-    "üblich",
-    "einfach",
-    "einfacher",
-    "leicht",
-    "leichter",
-    "schwer",
-    "schwierig",
-    "sicher",
-    "nützlich",
-    "hilfreich",
-    "besser",
-    "gut",
-    "genug",
-    "erforderlich",
-    "erlaubt",
-    "zulässig",
-    "wahrscheinlich",
-    "unwahrscheinlich",
-    "unklug",
-    "klug",
-    "unerlässlich",
-    "essenziell",
-    "entscheidend",
-    "denkbar",
-    "klar",
-]
+_GERMAN_ADJECTIVES: Final = (
+    r"möglich|unmöglich|notwendig|nötig|wichtig|empfehlenswert|empfohlen|ratsam|sinnvoll|"
+    r"üblich|einfach|einfacher|leicht|leichter|schwer|schwierig|sicher|nützlich|hilfreich|"
+    r"besser|gut|genug|erforderlich|erlaubt|zulässig|wahrscheinlich|unwahrscheinlich|unklug|"
+    r"klug|unerlässlich|essenziell|entscheidend|denkbar|klar"
+)
 EXPLETIVE_TARGET: Final = re.compile(
     r"\b(?:es\s+(?:gibt|gab|gäbe)|(?:gibt|gab|gäbe)\s+es|es\s+(?:sich\s+)?(?:handelt|geht|bedarf|heißt)|"
     r"(?:handelt|geht|bedarf|scheint|kommt)\s+es|es\s+(?:scheint|kommt|folgt)|"
@@ -155,122 +72,21 @@ EXPLETIVE_TARGET: Final = re.compile(
     r"(?:dauert|liegt|reicht|genügt|braucht|fehlt)\s+es)\w*\b|"
     r"\b(?:es\s+(?:ist|war|sind|waren|wird|wurde|sei|wäre)|(?:ist|war|sind|waren|wird|wurde|sei|wäre)\s+es)\s+"
     r"(?:\w+\s+)?(?:eine?|einer|einen|der|die|das|den|so|etwas|nichts|spät|Zeit|kein\w*|unser\w*|mein\w*)\b|"
-    rf"\bes\b[^,.;:]*\b(?:{'|'.join(_GERMAN_ADJECTIVES)})\b|"
-    rf"\b(?:{'|'.join(_GERMAN_ADJECTIVES)})\s+(?:ist|sei|wäre|wird)\s+es\b|"
+    rf"\bes\b[^,.;:]*\b(?:{_GERMAN_ADJECTIVES})\b|"
+    rf"\b(?:{_GERMAN_ADJECTIVES})\s+(?:ist|sei|wäre|wird)\s+es\b|"
     r"\bes\b[^,.;:]*,\s*(?:dass|ob|wenn|falls)\b",
     re.IGNORECASE,
 )
-OPENING: Final = frozenset(
-    [
-        "Wenn",
-        "Falls",
-        "Dann",
-        "Danach",
-        "Da",
-        "Weil",
-        "Wie",
-        "In",
-        "Im",
-        "Auf",
-        "An",
-        "Am",
-        "Aus",
-        "Bei",
-        "Beim",
-        "Mit",
-        "Von",
-        "Vom",
-        "Zu",
-        "Zum",
-        "Zur",
-        "Nach",
-        "Vor",
-        "Für",
-        "Um",
-        "Als",
-        "Ob",
-        "Obwohl",
-        "Während",
-        "Bevor",
-        "Nachdem",
-        "Sobald",
-        "Solange",
-        "Sofern",
-        "Damit",
-        "Dadurch",
-        "Dabei",
-        "Dazu",
-        "Daher",
-        "Darum",
-        "Deshalb",
-        "Deswegen",
-        "Dort",
-        "Hier",
-        "Hierzu",
-        "Hierfür",
-        "Hiermit",
-        "Jetzt",
-        "Nun",
-        "Anschließend",
-        "Außerdem",
-        "Zudem",
-        "Ferner",
-        "Weiter",
-        "Weiterhin",
-        "Ansonsten",
-        "Sonst",
-        "Andernfalls",
-        "Anderenfalls",
-        "Allerdings",
-        "Jedoch",
-        "Aber",
-        "Und",
-        "Oder",
-        "Denn",
-        "Doch",
-        "Also",
-        "Somit",
-        "So",
-        "Trotzdem",
-        "Dennoch",
-        "Standardmäßig",
-        "Normalerweise",
-        "Üblicherweise",
-        "Gewöhnlich",
-        "Beispielsweise",
-        "Insbesondere",
-        "Zuerst",
-        "Zunächst",
-        "Schließlich",
-        "Einmal",
-        "Auch",
-        "Nur",
-        "Ist",
-        "Sind",
-        "Wird",
-        "Kann",
-        "Soll",
-        "Muss",
-        "Darf",
-        "Hat",
-        "Wurde",
-        "Dass",
-        "Manchmal",
-        "Oft",
-        "Meist",
-        "Meistens",
-        "Stattdessen",
-        "Tatsächlich",
-        "Vielleicht",
-        "Wahrscheinlich",
-        "Möglicherweise",
-        "Wo",
-        "Warum",
-        "Was",
-        "Er",
-        "Sie",
-        "Es",
-    ]
+OPENING: Final = re.compile(
+    r"Wenn|Falls|Dann|Danach|Da|Weil|Wie|In|Im|Auf|An|Am|Aus|Bei|Beim|Mit|Von|Vom|"
+    r"Zu|Zum|Zur|Nach|Vor|Für|Um|Als|Ob|Obwohl|Während|Bevor|Nachdem|Sobald|Solange|"
+    r"Sofern|Damit|Dadurch|Dabei|Dazu|Daher|Darum|Deshalb|Deswegen|Dort|Hier|Hierzu|"
+    r"Hierfür|Hiermit|Jetzt|Nun|Anschließend|Außerdem|Zudem|Ferner|Weiter|Weiterhin|"
+    r"Ansonsten|Sonst|Andernfalls|Anderenfalls|Allerdings|Jedoch|Aber|Und|Oder|Denn|Doch|"
+    r"Also|Somit|So|Trotzdem|Dennoch|Standardmäßig|Normalerweise|Üblicherweise|Gewöhnlich|"
+    r"Beispielsweise|Insbesondere|Zuerst|Zunächst|Schließlich|Einmal|Auch|Nur|Ist|Sind|"
+    r"Wird|Kann|Soll|Muss|Darf|Hat|Wurde|Dass|Manchmal|Oft|Meist|Meistens|Stattdessen|"
+    r"Tatsächlich|Vielleicht|Wahrscheinlich|Möglicherweise|Wo|Warum|Was|Er|Sie|Es"
 )
 _WORD: Final = re.compile(r"[^\W\d_]+")
 
@@ -311,5 +127,5 @@ def pronoun_of(source: str, target: str) -> tuple[int, int, str] | None:
 def _has_noun(before: str) -> bool:
     words = _WORD.findall(before)
     return any(word[0].isupper() for word in words[1:]) or any(
-        word[0].isupper() and word not in OPENING for word in words[:1]
+        word[0].isupper() and not OPENING.fullmatch(word) for word in words[:1]
     )

@@ -1,14 +1,14 @@
-"""Choices of real text between Sie and du: where the reference renders `your` or `you`, and has chosen before.
+"""Choices of real text between Sie and du, where the reference has chosen before.
 
 The register of a sentence of the reference, where its source has a form of `you`:
 
-    polite      Sie, Ihr, Ihre ..., Ihnen with a capital letter within the sentence; at its beginning only where
-                the source has no other pronoun (she, they, it) that they could stand for
+    polite      Sie, Ihr, Ihre ..., Ihnen with a capital letter within the sentence; at its beginning only
+                where the source has no other pronoun (she, they, it) that they could stand for
     familiar    du, dich, dir, dein, deine ...
     mixed       both: tells nothing
 
-A sentence has a choice if its forms can be exchanged without another word: Ihr and dein with the same endings,
-Ihnen and dir. With Sie or du the verb would change, and dich could be Sie or sich: such sentences are clues,
+A sentence has a choice if its forms can be exchanged without another word: Ihr and dein with the same
+endings, Ihnen and dir. With Sie or du the verb would change, and dich could be Sie or sich: such sentences are clues,
 never choices. The clue is the nearest sentence before in which the reference shows its register; without one
 there is no choice. Documents whose reference is familiar here and polite there are left out: nothing in them
 is consistent. Of familiar references (tag `register`) a candidate may hold an imperative, a clue in the

@@ -6,12 +6,13 @@ n(e, f) those with both, f is a rendering of e if
 
     n(e, f) >= 20,  n(e, f) / n(e) >= 0.1,  n(e, f) / n(f) >= 0.3
 
-Two renderings of e are alternatives if they have the same gender, by the articles before them (four in five
-of at least five that tell it), seldom stand in one sentence (at most a tenth of the rarer one's), and are not one
-word inflected or compounded: neither begins or ends with the other, and they do not end in the same five letters.
-So one can stand in the other's place, and its article stays right. In a document whose reference renders e by f, and never by
-one of its alternatives, every sentence but the first with e once and f once has a choice: f, or an alternative
-instead. The clue is the nearest sentence before with e and f. It is in the target alone: what was written there.
+Two renderings of e are alternatives if they have the same gender, by the articles before them (four in
+five of at least five that tell it), seldom stand in one sentence (at most a tenth of the rarer one's),
+and are not one word inflected or compounded: neither begins or ends with the other, and they do not end
+in the same five letters. So one can stand in the other's place, and its article stays right. In a
+document whose reference renders e by f, and never by one of its alternatives, every sentence but the
+first with e once and f once has a choice: f, or an alternative instead. The clue is the nearest sentence
+before with e and f. It is in the target alone: what was written there.
 """
 
 import itertools
