@@ -1,8 +1,8 @@
 """Experiments as closed, typed models, read from YAML: data, rows, measures, tables.
 
 `${name}` stands for a variable of the file, which `--set name=value` changes. In the arguments of measures
-`{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{runs[ROW]}` the run
-folder of another row.
+`{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{measures}` the folder
+of it and of all others of the row, `{runs[ROW]}` the run folder of another row.
 """
 
 import json
@@ -21,7 +21,7 @@ from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")
-PLACEHOLDERS = re.compile(r"\{(run|data|out|runs\[[^\]]*\])\}")
+PLACEHOLDERS = re.compile(r"\{(run|data|out|measures|runs\[[^\]]*\])\}")
 
 
 class Contrastive(Closed):
@@ -46,6 +46,10 @@ class Translation(Closed):
     """Their translation."""
     protocols: tuple[str, ...] = ("s-bleu", "d-bleu")
     """As in docs/metrics.md."""
+    target_language: str = ""
+    """For the tokens of a score, as `zh`; needed where sentences have no spaces."""
+    discourse: str = ""
+    """File of marked words, for figures `tc`, `cp`, `pt` and `tcp`."""
     comet: str = ""
     """COMET model, for a figure `comet`; none where there is no name, or no environment that runs it, which
     the page of tables says."""
@@ -59,6 +63,17 @@ class Translation(Closed):
     """Of every checkpoint that is left, too: figures end in `.at.UPDATE`."""
 
 
+class Cxmi(Closed):
+    """What context adds to the log-probability of the reference: true, shuffled and of other documents."""
+
+    source: str
+    """Documents."""
+    reference: str
+    """Their translation."""
+    documents: PositiveInt | None = None
+    """So many from the beginning; all of them if not given."""
+
+
 class Measure(Closed):
     """What is measured of a trained row: exactly one of the keys."""
 
@@ -68,6 +83,8 @@ class Measure(Closed):
     """Figures as `pronoun`, `pronoun.1`, `pronoun.elsewhere`, and `elsewhere` over all suites."""
     translation: Translation | None = None
     """Figures by protocol, as `d-bleu`; with `align: free`, `recovered`: whole pieces, in per cent."""
+    cxmi: Cxmi | None = None
+    """Figures as `true.per_token` and `random.share_above`, in nats; of systems that have context."""
     cotext: tuple[str, ...] | None = None
     """Any other command; figures are the numbers in `{out}`, where it writes JSON there, by dotted keys."""
     python: tuple[str, ...] | None = None

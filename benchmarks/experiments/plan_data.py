@@ -68,8 +68,8 @@ class Parts(Closed):
     prepare: Settings = Field(default={})
     """Other options of `cotext prepare`, as in `vocabulary: 8000`."""
     choices: dict[Name, tuple[str, str]] = Field(default={})
-    """Suites of choices that need context, `suites/NAME.json` in the data (docs/real-choices.md): files of
-    source and target, or a split of the parts twice, as in `[test, test]`."""
+    """Suites of choices that need context, `suites/NAME/` in the data (docs/real-choices.md): files of source
+    and target, or a split of the parts twice, as in `[test, test]`."""
     sampled: dict[Name, Sampled] = Field(default={})
     """Suites, `suites/NAME.json`, of which a part is measured."""
     grouped: dict[Name, tuple[str, str, str]] = Field(default={})

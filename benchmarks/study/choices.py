@@ -1,15 +1,14 @@
-"""Choices of real text that need context, as a contrastive suite, and decided in translations.
+"""Choices of real text that need context, as contrastive suites, and decided in translations.
 
-    python -m benchmarks.study.choices make SOURCE TARGET OUT.json [--before 7]
-        [--learn SOURCE TARGET]
-    python -m benchmarks.study.choices judge SUITE.json HYPOTHESIS OUT.json
+    python -m benchmarks.study.choices make SOURCE TARGET FOLDER [--before 7] [--learn SOURCE TARGET]
+    python -m benchmarks.study.choices judge FOLDER HYPOTHESIS OUT.json
 
 `make` finds pronouns, registers and, with text to learn renderings from, terms (docs/real-choices.md) in a
-parallel corpus. An example has so many sentences before the choice, fewer at the beginning of a document.
-`judge` reads the translation of the same corpus, and decides every choice in what stands there. OUT.json:
-`right`, `wrong`, `both`, `neither` in per cent by phenomenon, and `kept`: of the documents with a register or
-a term to keep, those in which all that is decided is decided alike, in per cent. OUT.decisions.json beside it
-is what `cotext evaluate --decisions` takes.
+parallel corpus: FOLDER/pronoun.json and so on. An example has so many sentences before the choice, fewer at
+the beginning of a document. `judge` reads the translation of the same corpus, and decides every choice by
+what stands there. OUT.json: `right`, `wrong`, `both`, `neither` in per cent by phenomenon, and `kept`: of the
+documents with a register or a term to keep, those in which all that is decided is decided alike, in per cent.
+OUT.decisions.json beside it is what `cotext evaluate --decisions` takes.
 """
 
 import argparse
@@ -36,16 +35,22 @@ BEFORE = 7
 CONSISTENT = ("register", "term")  # what a document keeps; of pronouns each has its own
 
 
-def suite_of(
+def suites_of(
     name: str, documents: Iterable[ParallelDocument], alternatives: Alternatives, before: int = BEFORE
-) -> ContrastiveSuite:
-    """The suite of all choices of some documents.
+) -> dict[str, ContrastiveSuite]:
+    """The suites of all choices of some documents by phenomenon, each called NAME-PHENOMENON.
 
     Raises:
         CotextError: two documents have one id.
     """
-    examples = [example for d in documents for example in examples_of(d, alternatives, before)]
-    return ContrastiveSuite(name, "en", "de", tuple(examples))
+    found: dict[str, list[ContrastiveExample]] = defaultdict(list)
+    for document in documents:
+        for example in examples_of(document, alternatives, before):
+            found[example.phenomenon].append(example)
+    return {
+        phenomenon: ContrastiveSuite(f"{name}-{phenomenon}", "en", "de", tuple(examples))
+        for phenomenon, examples in found.items()
+    }
 
 
 def examples_of(
@@ -70,34 +75,37 @@ def examples_of(
         )
 
 
-def judge(suite: ContrastiveSuite, hypothesis: Sequence[Document]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures, and decisions by phenomenon, of the translation of the corpus that a suite was made of.
+def judge(
+    suites: Iterable[ContrastiveSuite], hypothesis: Sequence[Document]
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
+    """Figures and decisions by suite, of the translation of the corpus that the suites were made of.
 
     Raises:
         CotextError: a document is missing, or has too few sentences.
     """
     written = {document.id: document.sentences for document in hypothesis}
-    numbers = dict(zip((e.id for e in suite.examples), documents_of(suite.examples), strict=True))
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    kept: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
-    for example in suite.examples:
-        result = outcome(example, _sentences(example, written, suite.name))
-        if result is None:
-            continue
-        found[example.phenomenon][example.id] = result
-        if example.phenomenon in CONSISTENT and result in ("right", "wrong"):
-            kept[example.phenomenon][example.document, example.tags.get("term", "")].add(result)
     figures, decisions = {}, {}
-    for phenomenon, results in found.items():
-        of_all = [*results.values()]
-        figures[phenomenon] = {name: 100 * of_all.count(name) / len(of_all) for name in OUTCOMES}
-        figures[phenomenon]["choices"] = len(of_all)
-        if several := [each for each in kept[phenomenon].values() if each]:
-            figures[phenomenon]["kept"] = 100 * sum(len(each) == 1 for each in several) / len(several)
-        decisions[f"{suite.name}/{phenomenon}"] = {
+    for suite in suites:
+        numbers = documents_of(suite.examples)
+        found: dict[str, str] = {}
+        kept: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for example in suite.examples:
+            result = outcome(example, _sentences(example, written, suite.name))
+            if result is None:
+                continue
+            found[example.id] = result
+            if example.phenomenon in CONSISTENT and result in ("right", "wrong"):
+                kept[example.document, example.tags.get("term", "")].add(result)
+        of_all = list(found.values())
+        figures[suite.name] = {name: 100 * of_all.count(name) / len(of_all) for name in OUTCOMES}
+        figures[suite.name]["choices"] = len(of_all)
+        if kept:
+            alike = sum(len(each) == 1 for each in kept.values())
+            figures[suite.name]["kept"] = 100 * alike / len(kept)
+        decisions[suite.name] = {
             "signature": "reading:generative|case:folded|of:documents",
-            "decisions": {id: "right" if each == "right" else "wrong" for id, each in results.items()},
-            "documents": {id: numbers[id] for id in results},
+            "decisions": {id: "right" if each == "right" else "wrong" for id, each in found.items()},
+            "documents": {e.id: n for e, n in zip(suite.examples, numbers, strict=True) if e.id in found},
         }
     return figures, decisions
 
@@ -122,35 +130,41 @@ def write_json(path: Path, content: object) -> None:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def make_suite(
-    source: Path, target: Path, out: Path, learn_from: tuple[Path, Path] | None, before: int = BEFORE
+def make_suites(
+    source: Path, target: Path, folder: Path, learn_from: tuple[Path, Path] | None, before: int = BEFORE
 ) -> None:
-    """Write the suite of a corpus, called by the name of its file."""
+    """Write the suites of a corpus, called by the name of their folder."""
     pairs: Iterable[tuple[str, str]] = ()
     if learn_from is not None:
         pairs = (pair for d in read_parallel(*learn_from) for pair in zip(d.source, d.target, strict=True))
-    write_suite(out, suite_of(out.stem, read_parallel(source, target), learn(pairs), before))
+    folder.mkdir(parents=True, exist_ok=True)
+    for phenomenon, suite in suites_of(
+        folder.name, read_parallel(source, target), learn(pairs), before
+    ).items():
+        write_suite(folder / f"{phenomenon}.json", suite)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Make a suite, or judge a translation by one."""
+    """Make suites, or judge a translation by them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make")
-    for name in ("source", "target", "out"):
+    for name in ("source", "target", "folder"):
         make.add_argument(name, type=Path)
     make.add_argument("--learn", nargs=2, type=Path, metavar=("SOURCE", "TARGET"))
     make.add_argument("--before", type=int, default=BEFORE)
     judging = commands.add_parser("judge")
-    for name in ("suite", "hypothesis", "out"):
+    for name in ("folder", "hypothesis", "out"):
         judging.add_argument(name, type=Path)
     given = parser.parse_args(arguments)
     if given.command == "make":
-        make_suite(given.source, given.target, given.out, given.learn and tuple(given.learn), given.before)
+        learn_from = given.learn and (given.learn[0], given.learn[1])
+        make_suites(given.source, given.target, given.folder, learn_from, given.before)
         return
-    figures, decisions = judge(read_suite(given.suite), list(read_documents(given.hypothesis)))
+    suites = [read_suite(path) for path in sorted(given.folder.glob("*.json"))]
+    figures, decisions = judge(suites, list(read_documents(given.hypothesis)))
     write_json(given.out.with_suffix(".decisions.json"), decisions)
     write_json(given.out, figures)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.experiments.plan_data import Parts, Sampled
-from benchmarks.study.choices import make_suite
+from benchmarks.study.choices import make_suites
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
@@ -55,7 +55,8 @@ def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
     numbers = [int(line) for line in read_text(sizes).split()]
     if not sum(numbers) == len(sides[0]) == len(sides[1]):
         raise CotextError(
-            f"{sizes}: {sum(numbers)} sentences, but {len(sides[0])} lines in {source}, {len(sides[1])} in {target}"
+            f"{sizes}: {sum(numbers)} sentences, but {len(sides[0])} lines in {source} and {len(sides[1])} "
+            f"in {target}"
         )
     ends = list(accumulate(numbers))
     return [
@@ -82,7 +83,7 @@ def write_suites(parts: Parts, texts: Path, data: Path) -> None:
     splits = {split: text_files(parts, texts, split) for split in SPLITS}
     for name, (source, target) in parts.choices.items():
         corpus = splits[source] if source == target else (Path(source), Path(target))
-        make_suite(*corpus, folder / f"{name}.json", splits["train"])
+        make_suites(*corpus, folder / name, splits["train"])
     for name, sampled in parts.sampled.items():
         write_suite(folder / f"{name}.json", drawn(sampled))
 

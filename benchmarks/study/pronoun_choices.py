@@ -28,7 +28,7 @@ PHENOMENON: Final = "pronoun"
 FORMS: Final = ("er", "sie", "es")
 _IT: Final = re.compile(r"\bit\b", re.IGNORECASE)
 _OTHER_SOURCE: Final = re.compile(
-    r"\b(?:itself|its?elf|they|them|their|theirs|themselves|he|him|his|she|her|hers)\b", re.IGNORECASE
+    r"\b(?:itself|they|them|their|theirs|themselves|he|him|his|she|her|hers)\b", re.IGNORECASE
 )
 _YOU: Final = re.compile(r"\byou(?:r|rs|rself)?\b", re.IGNORECASE)
 _PRONOUN: Final = re.compile(r"(?:^[\W_]*(?P<first>Er|Sie|Es)|\b(?P<inner>er|sie|es))\b")

@@ -8,11 +8,11 @@ The register of a sentence of the reference, where its source has a form of `you
     mixed       both: tells nothing
 
 A sentence has a choice if its forms can be exchanged without another word: Ihr and dein with the same
-endings, Ihnen and dir. With Sie or du the verb would change, and dich could be Sie or sich: such sentences are clues,
-never choices. The clue is the nearest sentence before in which the reference shows its register; without one
-there is no choice. Documents whose reference is familiar here and polite there are left out: nothing in them
-is consistent. Of familiar references (tag `register`) a candidate may hold an imperative, a clue in the
-sentence itself, which is told apart by the tag.
+endings, Ihnen and dir. With Sie or du the verb would change, and dich could be Sie or sich: such
+sentences are clues, never choices. The clue is the nearest sentence before in which the reference shows
+its register; without one there is no choice. Documents whose reference is familiar here and polite there
+are left out: nothing in them is consistent. Of familiar references (tag `register`) a candidate may hold
+an imperative, a clue in the sentence itself, which is told apart by the tag.
 """
 
 import re

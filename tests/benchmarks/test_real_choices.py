@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.study.choices import judge, main, suite_of
+from benchmarks.study.choices import judge, main, suites_of
 from benchmarks.study.pronoun_choices import pronoun_choices, pronoun_of
 from benchmarks.study.register_choices import exchanged, register_choices, register_of
 from benchmarks.study.term_choices import gender, learn, term_choices
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_documents, write_parallel
 from cotext.data.suite_files import read_suite
+from cotext.metrics.decisions import read_decisions
 from cotext.runtime.errors import CotextError
 
 
@@ -177,42 +178,39 @@ TEXT = [
 
 
 def test_the_reference_decides_everything_rightly_and_others_do_not() -> None:
-    suite = suite_of("real", TEXT, learn(PAIRS), before=2)
-    assert [example.id for example in suite.examples] == [
-        "doc:1:pronoun:2",
-        "doc:1:register:3",
-        "doc:1:register:4",
-        "doc:1:term:password:4",
-        "doc:2:pronoun:2",
-    ]
-    last = suite.examples[3]
-    assert (last.source, last.distance, last.document) == (TEXT[0].source[1:], 1, "doc:1")
-    figures, decisions = judge(suite, [Document(d.id, d.target) for d in TEXT])
-    assert {name: each["right"] for name, each in figures.items()} == {
-        "pronoun": 100,
-        "register": 100,
-        "term": 100,
+    suites = suites_of("real", TEXT, learn(PAIRS), before=2)
+    assert {phenomenon: [e.id for e in suite.examples] for phenomenon, suite in suites.items()} == {
+        "pronoun": ["doc:1:pronoun:2", "doc:2:pronoun:2"],
+        "register": ["doc:1:register:3", "doc:1:register:4"],
+        "term": ["doc:1:term:password:4"],
     }
-    assert figures["register"]["kept"] == 100
+    [last] = suites["term"].examples
+    assert (last.source, last.distance, last.document) == (TEXT[0].source[1:], 1, "doc:1")
+    figures, decisions = judge(suites.values(), [Document(d.id, d.target) for d in TEXT])
+    assert [each["right"] for each in figures.values()] == [100, 100, 100]
+    assert figures["real-register"]["kept"] == 100
     written = ("Die Lampe ist Ihre Lampe.", "Er ist alt.", "Hier dein Kennwort.", "Ihr Wort ist neu.")
-    figures, decisions = judge(suite, [Document("doc:1", written), Document("doc:2", ("", "Er ist dick."))])
-    assert figures["pronoun"] == {"right": 50, "wrong": 50, "both": 0, "neither": 0, "choices": 2}
-    assert (figures["register"]["kept"], figures["register"]["wrong"]) == (0, 50)  # dein, then Ihr
-    assert figures["term"]["neither"] == 100
-    assert "kept" not in figures["term"]  # nothing was decided
-    assert decisions["real/pronoun"]["decisions"] == {"doc:1:pronoun:2": "wrong", "doc:2:pronoun:2": "right"}
-    assert decisions["real/pronoun"]["documents"] == {"doc:1:pronoun:2": 0, "doc:2:pronoun:2": 1}
+    both = [Document("doc:1", written), Document("doc:2", ("", "Er ist dick."))]
+    figures, decisions = judge(suites.values(), both)
+    assert figures["real-pronoun"] == {"right": 50, "wrong": 50, "both": 0, "neither": 0, "choices": 2}
+    register = figures["real-register"]  # dein, then Ihr
+    assert (register["kept"], register["wrong"]) == (0, 50)
+    assert figures["real-term"]["neither"] == 100
+    assert "kept" not in figures["real-term"]  # nothing was decided
+    pronouns = decisions["real-pronoun"]
+    assert pronouns["decisions"] == {"doc:1:pronoun:2": "wrong", "doc:2:pronoun:2": "right"}
+    assert pronouns["documents"] == {"doc:1:pronoun:2": 0, "doc:2:pronoun:2": 1}
     with pytest.raises(CotextError, match=r"has 0 sentences of document doc:2; give the translation"):
-        judge(suite, [Document("doc:1", written)])
+        judge(suites.values(), both[:1])
 
 
 def test_choices_by_command(tmp_path: Path) -> None:
     write_parallel(tmp_path / "text.jsonl", None, TEXT, "jsonl")
     write_parallel(tmp_path / "train.jsonl", None, [document(*PAIRS)], "jsonl")
-    corpus, training = str(tmp_path / "text.jsonl"), str(tmp_path / "train.jsonl")
-    main(["make", corpus, corpus, str(tmp_path / "real.json"), "--learn", training, training])
-    assert len(read_suite(tmp_path / "real.json").examples) == 5
+    corpus, training, folder = (str(tmp_path / name) for name in ("text.jsonl", "train.jsonl", "real"))
+    main(["make", corpus, corpus, folder, "--learn", training, training])
+    assert sum(len(read_suite(path).examples) for path in Path(folder).iterdir()) == 5
     write_documents(tmp_path / "written.jsonl", [Document(d.id, d.target) for d in TEXT], "jsonl")
-    main(["judge", *(str(tmp_path / name) for name in ("real.json", "written.jsonl", "out.json"))])
-    assert json.loads((tmp_path / "out.json").read_text())["term"]["right"] == 100
-    assert "real/term" in json.loads((tmp_path / "out.decisions.json").read_text())
+    main(["judge", folder, str(tmp_path / "written.jsonl"), str(tmp_path / "out.json")])
+    assert json.loads((tmp_path / "out.json").read_text())["real-term"]["right"] == 100
+    assert "real-term" in read_decisions(tmp_path / "out.decisions.json")
