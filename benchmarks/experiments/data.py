@@ -20,14 +20,17 @@ SUITES = "contrastive"
 
 
 def commands(
-    data: Data, out: Path, teacher: Path | None = None, source: Path | None = None
+    data: Data, out: Path, teacher: Path | None = None, other: Path | None = None
 ) -> list[list[str]]:
-    """The commands that make prepared data, or go on with it; `source` is what a teacher translates."""
+    """The commands that make prepared data, or go on with it.
+
+    `other` is the data that a teacher translates, or whose tokenizer is taken.
+    """
     if data.prepare is not None:
         return [[*COTEXT, "prepare", *_as_arguments(data.prepare), "--out", str(out)]]
     if data.distilled is not None:
         options = as_options(data.distilled.settings)
-        return [[*COTEXT, "distill", str(teacher), "--data", str(source), "--out", str(out), *options]]
+        return [[*COTEXT, "distill", str(teacher), "--data", str(other), "--out", str(out), *options]]
     if data.parts is not None:
         making = [sys.executable, "-m", "benchmarks.study.parts"]
         parts, texts = data.parts.model_dump_json(), texts_of(out)
@@ -38,7 +41,10 @@ def commands(
             for side, language in sides.items()
         }
         options = [word for key, path in files.items() for word in (f"--{key}", path)]
-        preparing = [*COTEXT, "prepare", *options, *_as_arguments(data.parts.prepare), "--out", str(out)]
+        options += _as_arguments(data.parts.prepare)
+        if data.parts.tokenizer is not None:
+            options += ["--tokenizer", str(other)]
+        preparing = [*COTEXT, "prepare", *options, "--out", str(out)]
         return [
             [*making, "texts", parts, str(texts)],
             preparing,

@@ -196,7 +196,9 @@ class Experiment(Closed):
         for name, data in self.data.items():
             if data.distilled is not None:
                 require_known(f"data.{name}.distilled.teacher", data.distilled.teacher, self.rows)
-                require_known(f"data.{name}.distilled.data", data.distilled.data, self.data)
+            require_known(f"data.{name}", data.other, self.data)
+        for name in self.data:
+            self._require_made(name, ())
         for table in self.tables:
             for row_name in table.rows or ():
                 require_known(f"tables, {table.title}", row_name, self.rows)
@@ -216,6 +218,12 @@ class Experiment(Closed):
             raise ValueError(f"rows wait for each other: {' -> '.join([*behind, name])}")
         for other in self.needs(name):
             self._require_end(other, (*behind, name))
+
+    def _require_made(self, name: str, behind: tuple[str, ...]) -> None:
+        if name in behind:
+            raise ValueError(f"data wait for each other: {' -> '.join([*behind, name])}")
+        if (other := self.data[name].other) is not None:
+            self._require_made(other, (*behind, name))
 
     def data_of(self, name: str) -> str:
         """Name of the data of a row."""
@@ -240,9 +248,9 @@ class Experiment(Closed):
         row = self.rows[name]
         found = {each for each in (row.init, row.changed) if each is not None} | self.other_rows(name)
         data = self.data[self.data_of(name)] if name not in found else None
-        while data is not None and data.distilled is not None:
-            found.add(data.distilled.teacher)
-            data = self.data[data.distilled.data]
+        while data is not None:
+            found |= set() if data.distilled is None else {data.distilled.teacher}
+            data = None if data.other is None else self.data[data.other]
         return found
 
     def settings_of(self, name: str, seed: int) -> list[str]:
@@ -300,8 +308,10 @@ def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
         raise ValueError(f"{where}: no '{value}'{f'; did you mean {near[0]}?' if near else ''}")
 
 
-def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
+def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str] = ()) -> Experiment:
     """Read an experiment; `changes` are variables, or with a dot in the key settings of every row.
+
+    `seeds` are those of rows, as in `sentence=1,2,3`.
 
     Raises:
         CotextError: unreadable, an unknown key or name, a value that does not fit.
@@ -319,6 +329,10 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     for section in (content, *_sections(content.get("rows"))):
         if settings and "changed" not in section:
             section["settings"] = {**(section.get("settings") or {}), **settings}
+    for each in seeds:
+        name, _, numbers = each.partition("=")
+        require_known("--seeds", name, content.get("rows") or {})
+        content["rows"][name]["seeds"] = parse_yaml(f"[{numbers}]", f"--seeds {shown(each)}")
     try:
         experiment = Experiment.model_validate(content)
     except ValidationError as error:

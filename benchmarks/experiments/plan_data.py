@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.data.controlled import WordOrder
 
-Value = bool | int | float | str | list[float] | None
+Value = bool | int | float | str | list[float] | list[str] | None
 Settings = dict[str, Value]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+_.-]*$")]
 
@@ -65,6 +65,8 @@ class Parts(Closed):
     """How ids of documents begin, as in `lohelp:`; all documents if none are given."""
     documents: PositiveInt | None = None
     """So many of each split from the beginning; all of them if not given."""
+    tokenizer: str | None = None
+    """Data whose tokenizer it has; one of its own if not given."""
     prepare: Settings = Field(default={})
     """Other options of `cotext prepare`, as in `vocabulary: 8000`."""
     choices: dict[Name, tuple[str, str]] = Field(default={})
@@ -95,6 +97,13 @@ class Data(Closed):
     def _one(self) -> Self:
         require_one(self)
         return self
+
+    @property
+    def other(self) -> str | None:
+        """Data that it is made from."""
+        if self.distilled is not None:
+            return self.distilled.data
+        return None if self.parts is None else self.parts.tokenizer
 
 
 def require_one(section: Closed) -> None:

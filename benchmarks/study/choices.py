@@ -32,6 +32,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 
 BEFORE = 7
+REMEDY = "give the translation of the corpus that the suite was made of"
 CONSISTENT = ("register", "term")  # what a document keeps; of pronouns each has its own
 
 
@@ -80,8 +81,10 @@ def judge(
 ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
     """Figures and decisions by suite, of the translation of the corpus that the suites were made of.
 
+    Of documents that are not there nothing is decided.
+
     Raises:
-        CotextError: a document is missing, or has too few sentences.
+        CotextError: none is there, or one has too few sentences.
     """
     written = {document.id: document.sentences for document in hypothesis}
     figures, decisions = {}, {}
@@ -89,7 +92,10 @@ def judge(
         numbers = documents_of(suite.examples)
         found: dict[str, str] = {}
         kept: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for example in suite.examples:
+        there = [example for example in suite.examples if example.document in written]
+        if not there:
+            raise CotextError(f"suite {suite.name}: of its documents the translation has none; {REMEDY}")
+        for example in there:
             result = outcome(example, _sentences(example, written, suite.name))
             if result is None:
                 continue
@@ -114,12 +120,11 @@ def _sentences(
     example: ContrastiveExample, written: dict[str, tuple[str, ...]], suite: str
 ) -> tuple[str, ...]:
     """What stands in a translation where an example is."""
-    place = int(example.id.rpartition(":")[2])
-    document = written.get(example.document, ())
+    place, document = int(example.id.rpartition(":")[2]), written[example.document]
     if len(document) < place:
         raise CotextError(
-            f"suite {suite}, example {example.id}: the translation has {len(document)} sentences of document "
-            f"{example.document}; give the translation of the corpus that the suite was made of"
+            f"suite {suite}, example {example.id}: the translation has {len(document)} sentences of that "
+            f"document; {REMEDY}"
         )
     return document[place - len(example.source) : place]
 
@@ -164,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
         make_suites(given.source, given.target, given.folder, learn_from, given.before)
         return
     suites = [read_suite(path) for path in sorted(given.folder.glob("*.json"))]
-    figures, decisions = judge(suites, list(read_documents(given.hypothesis)))
+    figures, decisions = judge(suites, list(read_documents(given.hypothesis, side="target")))
     write_json(given.out.with_suffix(".decisions.json"), decisions)
     write_json(given.out, figures)
 

@@ -43,5 +43,11 @@ def measure_generated(run: Path, path: Path, out: Path) -> None:
     write_json(out, figures)
 
 
+def main() -> None:
+    """Measure a run on a suite."""
+    run, suite, out = map(Path, sys.argv[1:])
+    measure_generated(run, suite, out)
+
+
 if __name__ == "__main__":
-    measure_generated(*map(Path, sys.argv[1:]))
+    main()

@@ -95,8 +95,7 @@ def drawn(sampled: Sampled) -> ContrastiveSuite:
     there = sorted(set(numbers))
     chosen = set(Random(sampled.seed).sample(there, min(sampled.documents, len(there))))
     examples = tuple(e for e, number in zip(suite.examples, numbers, strict=True) if number in chosen)
-    name = f"{suite.name}-{len(chosen)}-documents-seed-{sampled.seed}"
-    return ContrastiveSuite(name, suite.source_language, suite.target_language, examples)
+    return ContrastiveSuite(f"{suite.name}-part", suite.source_language, suite.target_language, examples)
 
 
 def main() -> None:

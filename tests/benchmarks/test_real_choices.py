@@ -10,7 +10,7 @@ from benchmarks.study.pronoun_choices import pronoun_choices, pronoun_of
 from benchmarks.study.register_choices import exchanged, register_choices, register_of
 from benchmarks.study.term_choices import gender, learn, term_choices
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import write_documents, write_parallel
+from cotext.data.formats import write_parallel
 from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import read_decisions
 from cotext.runtime.errors import CotextError
@@ -200,8 +200,15 @@ def test_the_reference_decides_everything_rightly_and_others_do_not() -> None:
     pronouns = decisions["real-pronoun"]
     assert pronouns["decisions"] == {"doc:1:pronoun:2": "wrong", "doc:2:pronoun:2": "right"}
     assert pronouns["documents"] == {"doc:1:pronoun:2": 0, "doc:2:pronoun:2": 1}
-    with pytest.raises(CotextError, match=r"has 0 sentences of document doc:2; give the translation"):
-        judge(suites.values(), both[:1])
+    assert (
+        judge([suites["pronoun"]], both[:1])[0]["real-pronoun"]["choices"] == 1
+    )  # of the documents there are
+    with pytest.raises(
+        CotextError, match=r"doc:1:pronoun:2: the translation has 1 sentences of that document"
+    ):
+        judge(suites.values(), [Document("doc:1", written[:1])])
+    with pytest.raises(CotextError, match=r"of its documents the translation has none; give the translation"):
+        judge(suites.values(), [Document("doc:3", written)])
 
 
 def test_choices_by_command(tmp_path: Path) -> None:
@@ -210,7 +217,7 @@ def test_choices_by_command(tmp_path: Path) -> None:
     corpus, training, folder = (str(tmp_path / name) for name in ("text.jsonl", "train.jsonl", "real"))
     main(["make", corpus, corpus, folder, "--learn", training, training])
     assert sum(len(read_suite(path).examples) for path in Path(folder).iterdir()) == 5
-    write_documents(tmp_path / "written.jsonl", [Document(d.id, d.target) for d in TEXT], "jsonl")
+    write_parallel(tmp_path / "written.jsonl", None, TEXT, "jsonl")  # as `cotext translate` writes it
     main(["judge", folder, str(tmp_path / "written.jsonl"), str(tmp_path / "out.json")])
     assert json.loads((tmp_path / "out.json").read_text())["real-term"]["right"] == 100
     assert "real-term" in read_decisions(tmp_path / "out.decisions.json")
