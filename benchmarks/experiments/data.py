@@ -62,11 +62,12 @@ def texts_of(out: Path) -> Path:
 
 
 def _as_arguments(options: Mapping[str, Value | list[str]]) -> list[str]:
-    """Options of a command; one that is true stands by itself, one with a list is repeated."""
+    """Options of a command; one that is true stands by itself or not at all, one with a list is repeated."""
     words = []
     for key, value in options.items():
         for each in value if isinstance(value, list) else [value]:
-            words += [f"--{key}"] if each is True else [f"--{key}", str(each)]
+            if each is not False:
+                words += [f"--{key}"] if each is True else [f"--{key}", str(each)]
     return words
 
 

@@ -13,6 +13,7 @@ import random
 import sys
 import tarfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,7 +35,7 @@ TINY = [
     "size=tiny", "minutes=0", "most=2", "teacher_updates=2", "tokens=300", "every=1", "teacher_every=1",
     "warmup=1", "teacher_warmup=1", "documents=3", "precision=fp32",
     "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
-    "model.decoder_layers=2", "train.validate_documents=1", "train.average=1",
+    "model.decoder_layers=2", "train.validate_bleu=false", "train.validate_documents=1", "train.average=1",
     "decode.max_ratio=1.0", "decode.max_extra=1", "decode.beam=2",
 ]  # fmt: skip
 ENDE = ["prefixes=[a]", "vocabulary=60", "distilled=9", "ted=2", "contrapro=3", "written=2", "cxmi=2"]
@@ -44,6 +45,8 @@ NOUNS = {
     "book": ("Buch", "das"),
     "file": ("Datei", "die"),
 }
+# Of the others, which differ from these in a setting or learn from what the teacher makes, in the slow test.
+TRAINED = ["s4to4-shift-cd", "g-transformer", "p-transformer", "mcn", "docflat-c", "mr-doc2doc", "g-transformer-cd"]
 PRONOUNS = {"die": "Sie", "der": "Er", "das": "Es"}
 
 
@@ -58,7 +61,7 @@ def documents(count: int, seed: int) -> list[list[tuple[str, str]]]:
         sentences = [
             (f"The {noun} is {generator.randint(1, 9)}.", f"Hier ist {article} {german} zu sehen."),
             ("It is old.", f"{PRONOUNS[article]} bleibt alt."),
-            ("This is your password.", f"Hier ist das Ihnen bekannte {word}."),
+            ("This is your password.", f"Hier ist das {word} von Ihnen."),
             ("Your password helps.", f"Nun hilft Ihr {word}."),
             ("The end.", "Das Ende."),
         ]
@@ -85,7 +88,8 @@ def write_corpora(folder: Path) -> None:
             (folder / "maruf" / "ted" / f"{split}.{language}").write_text(text)
     (folder / "contrapro").mkdir()
     lines = [
-        json.dumps({"src_context": f"The lamp {n}.", "src": f"It is old {n}.", "ref_context": f"Die Lampe {n}.",
+        json.dumps({"src_context": f"The lamp {n}.", "src": f"It is old {n}.",
+                    "ref_context": f"Die Lampe {n}.",
                     "ref": "Sie ist alt.", "contrastive": ["Er ist alt.", "Es ist alt."]})
         for n in range(5)
     ]  # fmt: skip
@@ -93,7 +97,7 @@ def write_corpora(folder: Path) -> None:
     (folder / "voita-consistency").mkdir()
     group = {"src": "The lamp 1. _eos It is old.", "true_ind": 0, "ctx_dist": 1,
              "dst": ["Die Lampe. _eos Sie bleibt.", "Die Lampe. _eos Er bleibt."]}  # fmt: skip
-    groups = [{**group, "src": f"The lamp {n}. _eos It is old."} for n in range(3)]
+    groups = [{**group, "src": f"The lamp {n}. _eos It is old {n}."} for n in range(3)]
     for name in ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp"):
         path = folder / "voita-consistency" / f"{name}.json.xz"
         path.write_bytes(lzma.compress(json.dumps(groups).encode()))
@@ -180,9 +184,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_study_measures_all_that_it_tells(corpora: Path, tmp_path: Path) -> None:
     changes = [f"corpora={corpora}", *TINY, *ENDE]
     study = Miniature("cpu-study", tmp_path, changes)
-    rows = list(study.experiment.rows)
-    found = study.run(rows, measured=["s4to4-shift-cd"])
-    assert set(found) == set(rows)
+    found = study.run(TRAINED, measured=["s4to4-shift-cd"])
     whole = found["s4to4-shift-cd"]
     assert {"s-bleu", "d-bleu", "chrf"} <= whole["own"].keys()
     assert {"s-bleu", "d-bleu", "chrf"} <= whole["ted"].keys()
@@ -203,16 +205,15 @@ def test_the_study_measures_all_that_it_tells(corpora: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "measured", "told"),
     [
-        ("study-enru", "s4to4", ("consistency", "deixis")),
+        ("study-enru", "s4to4", ("consistency", "deixis_test")),
         ("study-enzh", "g-transformer", ("pdc", "tcp")),
     ],
 )
 def test_other_pairs_measure_all_that_they_tell(
     name: str, measured: str, told: tuple[str, str], corpora: Path, tmp_path: Path
 ) -> None:
-    if name == "study-enzh":
-        pytest.importorskip("jieba")
-    study = Miniature(name, tmp_path, [f"corpora={corpora}", *TINY, "vocabulary=60"])
+    words = ["jieba=false"] if name == "study-enzh" and find_spec("jieba") is None else []
+    study = Miniature(name, tmp_path, [f"corpora={corpora}", *TINY, "vocabulary=60", *words])
     found = study.run([measured], measured=[measured])
     measure, figure = told
     assert figure in found[measured][measure]
