@@ -46,7 +46,15 @@ NOUNS = {
     "file": ("Datei", "die"),
 }
 # Of the others, which differ from these in a setting or learn from what the teacher makes, in the slow test.
-TRAINED = ["s4to4-shift-cd", "g-transformer", "p-transformer", "mcn", "docflat-c", "mr-doc2doc", "g-transformer-cd"]
+TRAINED = [
+    "s4to4-shift-cd",
+    "g-transformer",
+    "p-transformer",
+    "mcn",
+    "docflat-c",
+    "mr-doc2doc",
+    "g-transformer-cd",
+]
 PRONOUNS = {"die": "Sie", "der": "Er", "das": "Es"}
 
 
