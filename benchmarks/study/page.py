@@ -36,17 +36,17 @@ class Ordering:
     source: str
 
 
-ORDERINGS = (
+ORDERINGS = (  # on TED or ContraPro, English to German
     Ordering("s4to4-shift-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
-    Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 1"),
+    Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("s4to4-shift-cd", "sentence", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("docflat-c", "sentence", "own.s-bleu", "Wu et al. 2023, table 2"),
     Ordering("docflat-c", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
+    Ordering("g-transformer", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
     Ordering("mcn", "sentence", "own.s-bleu", "Zheng et al. 2020, table 1"),
-    Ordering("g-transformer", "sentence", "own.d-bleu", "Bao et al. 2021"),
-    Ordering("p-transformer", "sentence", "own.d-bleu", "Li et al. 2022, table II"),
-    Ordering("p-transformer", "mr-doc2doc", "own.d-bleu", "Li et al. 2022, table II"),
-    Ordering("p-transformer", "g-transformer", "own.d-bleu", "Li et al. 2022, table II"),
+    Ordering("g-transformer", "sentence", "own.s-bleu", "Li et al. 2022, table II"),
+    Ordering("p-transformer", "sentence", "own.s-bleu", "Li et al. 2022, table II"),
+    Ordering("p-transformer", "g-transformer", "own.s-bleu", "Li et al. 2022, table II"),
 )
 
 

@@ -5,9 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
+import cotext.analysis
 from benchmarks.study.comparison import Comparison
-from benchmarks.study.page import FAILS, HOLDS, UNTOLD, main, orderings, render, teacher_is_good, verdict
+from benchmarks.study.page import (
+    FAILS,
+    HOLDS,
+    ORDERINGS,
+    UNTOLD,
+    Ordering,
+    main,
+    orderings,
+    render,
+    teacher_is_good,
+    verdict,
+)
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.metrics.seeds import Difference, SeedTest
@@ -185,3 +198,34 @@ def test_nothing_is_claimed_of_a_sentence_model_that_does_not_translate(
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CotextError, match=r"no results\.json"):
         Comparison(tmp_path)
+
+
+ROWS = {
+    "s4to4-shift-cd": "s4to4 + shift + CD", "s4to4-cd": "s4to4 + CD", "docflat-c": "DocFlat_C",
+    "mcn": "Final", "p-transformer": "P-Transformer (doc + sent)",
+}  # fmt: skip
+ROWS_OF_PAPER = {
+    ("Lupo et al. 2022", "s4to4"): "s4to4", ("Lupo et al. 2022", "sentence"): "base",
+    ("Wu et al. 2023", "sentence"): "Sent2Sent", ("Wu et al. 2023", "s4to4"): "Doc2Doc",
+    ("Wu et al. 2023", "g-transformer"): "GTrans", ("Zheng et al. 2020", "sentence"): "SentNMT",
+    ("Li et al. 2022", "sentence"): "Transformer (sent)",
+    ("Li et al. 2022", "g-transformer"): "G-Transformer (fine-tuned)",
+}  # fmt: skip
+FOLDER = Path(cotext.analysis.__file__).parent / "published"
+COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}")
+def test_papers_have_these_orderings(ordering: Ordering) -> None:
+    paper, _, number = ordering.source.partition(", table ")
+    [content] = [
+        c for path in FOLDER.glob("*.yaml") if (c := yaml.safe_load(path.read_text()))["paper"] == paper
+    ]
+    [table] = [each for each in content["tables"] if each["table"] == number]
+    column = [each["name"] for each in table["columns"]].index(COLUMNS.get(paper, "TED s-BLEU"))
+    values = {each["row"]: each["values"][column] for each in table["rows"]}
+    better, worse = (
+        values[ROWS_OF_PAPER.get((paper, name), ROWS.get(name, ""))]
+        for name in (ordering.better, ordering.worse)
+    )
+    assert better > worse
