@@ -218,14 +218,10 @@ COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et 
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}")
 def test_papers_have_these_orderings(ordering: Ordering) -> None:
     paper, _, number = ordering.source.partition(", table ")
-    [content] = [
-        c for path in FOLDER.glob("*.yaml") if (c := yaml.safe_load(path.read_text()))["paper"] == paper
-    ]
+    contents = [yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")]
+    [content] = [each for each in contents if each["paper"] == paper]
     [table] = [each for each in content["tables"] if each["table"] == number]
     column = [each["name"] for each in table["columns"]].index(COLUMNS.get(paper, "TED s-BLEU"))
     values = {each["row"]: each["values"][column] for each in table["rows"]}
-    better, worse = (
-        values[ROWS_OF_PAPER.get((paper, name), ROWS.get(name, ""))]
-        for name in (ordering.better, ordering.worse)
-    )
-    assert better > worse
+    named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
+    assert values[named[0]] > values[named[1]]

@@ -1,10 +1,11 @@
 """What one update does, by hand, and what the trainer makes of validations."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -490,8 +491,9 @@ class TestBatchLevelContext:
     def test_a_limit_in_processor_time_ends_training_and_a_resumed_one(
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """By a clock that a second passes on whenever it is read: one in the first update, two in the others."""
-        monkeypatch.setattr("time.process_time", lambda seconds=count(1): float(next(seconds)))
+        """By a clock on which a second passes whenever it is read: one in the first update, two in others."""
+        seconds = itertools.count(1)
+        monkeypatch.setattr("time.process_time", lambda: float(next(seconds)))
         config = run_config(max_cpu_minutes=10 / 60, max_updates=60, validate_every=4)
         done = train_here(config, data, tmp_path / "run")
         assert (done.finished, done.update, done.cpu_seconds) == (True, 6, 11.0)
@@ -499,7 +501,7 @@ class TestBatchLevelContext:
         assert journal(tmp_path / "run")[-1]["kind"] == "final"
         assert train_here(config, data, tmp_path / "run").update == 6
         longer = with_section(config, "train", max_cpu_minutes=13 / 60)
-        assert train_here(longer, data, tmp_path / "run").cpu_seconds == 14.0  # 11, and 1 and 2 of this process
+        assert train_here(longer, data, tmp_path / "run").cpu_seconds == 14.0  # 1 and 2 more
 
     def test_processor_time_without_a_limit_is_not_kept(self, data: Path, tmp_path: Path) -> None:
         """So that checkpoints are the same, byte for byte."""

@@ -68,8 +68,8 @@ class TrainConfig(Closed):
     `max_updates`."""
     max_cpu_minutes: NonNegativeFloat = 0.0
     """Processor time of updates and their batches, summed over threads and processes, after which training
-    ends, if nothing else ends it before; 0: no limit. Validation and checkpoints do not count. Schedules go by
-    `max_updates`."""
+    ends, if nothing else ends it before; 0: no limit. Validation and checkpoints do not count. Schedules go
+    by `max_updates`."""
     max_tokens: PositiveInt = 16_000
     """Of a batch on one process: rows times the longer side, padding included."""
     order: Literal["shuffled", "documents"] = "shuffled"
