@@ -39,8 +39,8 @@ class TrainingProgress:
     `epoch` counts those that the processes have ended, on average. `cpu_seconds` is the processor time of all
     of them for updates and their batches, counted where `train.max_cpu_minutes` limits it. `validated` lists
     the updates with a validation behind them: the checkpoints that averaging may choose from, others being
-    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone), `base` digests of
-    files of the run folder that all checkpoints refer to.
+    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone),
+    `base` digests of files of the run folder that all checkpoints refer to.
     """
 
     update: int = 0
