@@ -64,18 +64,15 @@ class Comparison:
         self.counts = dict(self._counts())
         self.decided = dict(self._decided())
 
-    def places(self, system: str) -> list[Path]:
-        """Where a system was measured, by seed."""
+    def places(self, system: str, name: str) -> list[Path]:
+        """Where a system was measured, by seed; seeds that have no file of this name yet are left out."""
         seeds = sorted(self.results["rows"].get(system, {}), key=int)
-        return [self.folder / "measures" / f"{system}-{seed}" for seed in seeds]
+        places = [self.folder / "measures" / f"{system}-{seed}" for seed in seeds]
+        return [place for place in places if (place / name).is_file()]
 
     def systems(self, name: str) -> list[str]:
-        """The systems of which every seed has a file of this name."""
-        return [
-            system
-            for system in self.results["rows"]
-            if (places := self.places(system)) and all((each / name).is_file() for each in places)
-        ]
+        """The systems of which a seed has a file of this name."""
+        return [system for system in self.results["rows"] if self.places(system, name)]
 
     def figure(self, system: str, name: str) -> Spread | None:
         """A figure of the driver, as `training.updates`, over seeds; None where there is none."""
@@ -114,7 +111,7 @@ class Comparison:
             written = f"{test}-{test}.source.jsonl"
             found: dict[str, dict[str, list[Statistics]]] = defaultdict(lambda: defaultdict(list))
             for system in self.systems(written):
-                for place in self.places(system):
+                for place in self.places(system, written):
                     hypothesis = list(read_documents(place / written, side="target"))
                     reference = list(read_documents(place / f"{test}.target.jsonl", side="target"))
                     for each in measure({"": hypothesis}, [reference], protocols)[""]:
@@ -125,7 +122,7 @@ class Comparison:
         for kind, name in DECIDED.items():
             found: dict[str, dict[str, list[Decisions]]] = defaultdict(lambda: defaultdict(list))
             for system in self.systems(name):
-                for place in self.places(system):
+                for place in self.places(system, name):
                     for suite, decisions in read_decisions(place / name).items():
                         if suite != ALL_SUITES:
                             found[suite][system].append(decisions)
@@ -141,7 +138,7 @@ class Comparison:
             name = DECIDED[kind]
             if system not in self.systems(name):
                 continue
-            seeds = [read_json(place / name) for place in self.places(system)]
+            seeds = [read_json(place / name) for place in self.places(system, name)]
             for suite in seeds[0]:
                 groups = [each.get(suite, {}).get("use_of_context", []) for each in seeds]
                 told = [[group["uses_context"] for group in each] for each in groups]
@@ -156,7 +153,7 @@ class Comparison:
         return {system: self._context(system) for system in self.systems("cxmi.json")}
 
     def _context(self, system: str) -> ContextAdds:
-        seeds = [read_json(place / "cxmi.json") for place in self.places(system)]
+        seeds = [read_json(place / "cxmi.json") for place in self.places(system, "cxmi.json")]
         conditions = seeds[0]["conditions"]
         means = {
             name: sum(each["conditions"][name]["per_token"] for each in seeds) / len(seeds)
