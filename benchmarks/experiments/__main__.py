@@ -1,13 +1,14 @@
 """Run an experiment: train its rows, measure them, write its tables.
 
     python -m benchmarks.experiments FILE.yaml --out FOLDER [--minutes 9] [--rows NAME ...] [--at-once 2]
-        [--device cuda] [--set key=value ...]
+        [--device cuda] [--seeds NAME=1,2,3 ...] [--set key=value ...]
 
 The same command goes on where an earlier one stopped: rows that are trained stay, figures that are measured
 are not measured again. Rows of the highest value come first. With --minutes, all stops cleanly before that
 time is over, so that short calls in turn finish a long experiment. FOLDER/tables.md and results.json are
 written after every row. `--set name=value` changes a variable of the file, `--set train.key=value` a setting
-of every training. Exit code 0: all is done; 130: stopped before that; 1: something failed; 2: refused.
+of every training; `--seeds` has other seeds for a row than the file. Exit code 0: all is done; 130: stopped
+before that; 1: something failed; 2: refused.
 """
 
 import argparse
@@ -34,11 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", default=[], metavar="NAME", help="with those that they need")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="rows side by side")
     parser.add_argument("--device", help="cpu, cuda ...; the GPU if there is one")
+    parser.add_argument("--seeds", nargs="+", action="extend", default=[], metavar="NAME=1,2,3")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
     given = parser.parse_args(arguments)
     budget = Budget.of(given.minutes)
     try:
-        experiment = read_experiment(given.file, given.set)
+        experiment = read_experiment(given.file, given.set, given.seeds)
         for name in given.rows:
             require_known("--rows", name, experiment.rows)
         require_recipes(experiment, given.rows)

@@ -1,11 +1,11 @@
 """Prepared data of an experiment, each made once, in a folder of its own."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
 
-from benchmarks.experiments.plan import Controlled, Data, Settings
+from benchmarks.experiments.plan_data import Controlled, Data, Settings, Value
 from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import SIZES, contrastive_suites, development_documents, training_documents
 from cotext.data.controlled import test_documents as held_out_documents
@@ -19,19 +19,56 @@ COTEXT = (sys.executable, "-m", "cotext")
 SUITES = "contrastive"
 
 
-def command(data: Data, out: Path, teacher: Path | None = None, source: Path | None = None) -> list[str]:
-    """The command that makes prepared data, or goes on with it; `source` is what a teacher translates."""
+def commands(
+    data: Data, out: Path, teacher: Path | None = None, other: Path | None = None
+) -> list[list[str]]:
+    """The commands that make prepared data, or go on with it.
+
+    `other` is the data that a teacher translates, or whose tokenizer is taken.
+    """
     if data.prepare is not None:
-        options = []
-        for key, value in data.prepare.items():
-            for each in value if isinstance(value, list) else [value]:
-                options += [f"--{key}"] if each is True else [f"--{key}", str(each)]
-        return [*COTEXT, "prepare", *options, "--out", str(out)]
+        return [[*COTEXT, "prepare", *_as_arguments(data.prepare), "--out", str(out)]]
     if data.distilled is not None:
         options = as_options(data.distilled.settings)
-        return [*COTEXT, "distill", str(teacher), "--data", str(source), "--out", str(out), *options]
+        return [[*COTEXT, "distill", str(teacher), "--data", str(other), "--out", str(out), *options]]
+    if data.parts is not None:
+        making = [sys.executable, "-m", "benchmarks.study.parts"]
+        parts, texts = data.parts.model_dump_json(), texts_of(out)
+        sides = {"source": data.parts.source, "target": data.parts.target}
+        files = {
+            f"{split}{side}": str(texts / f"{name}.{language}")
+            for split, name in (("", "train"), ("dev-", "dev"), ("test-", "test"))
+            for side, language in sides.items()
+        }
+        options = [word for key, path in files.items() for word in (f"--{key}", path)]
+        options += _as_arguments(data.parts.prepare)
+        if data.parts.tokenizer is not None:
+            options += ["--tokenizer", str(other)]
+        preparing = [*COTEXT, "prepare", *options, "--out", str(out)]
+        return [
+            [*making, "texts", parts, str(texts)],
+            preparing,
+            [*making, "suites", parts, str(texts), str(out)],
+        ]
     assert data.controlled is not None
-    return [sys.executable, "-m", "benchmarks.experiments.data", data.controlled.model_dump_json(), str(out)]
+    return [
+        [sys.executable, "-m", "benchmarks.experiments.data", data.controlled.model_dump_json(), str(out)]
+    ]
+
+
+def texts_of(out: Path) -> Path:
+    """Where the texts lie that prepared data is made of."""
+    return out.with_name(f"{out.name}-texts")
+
+
+def _as_arguments(options: Mapping[str, Value | list[str]]) -> list[str]:
+    """Options of a command; one that is true stands by itself or not at all, one with a list is repeated."""
+    words = []
+    for key, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            if each is not False:
+                words += [f"--{key}"] if each is True else [f"--{key}", str(each)]
+    return words
 
 
 def as_options(settings: Settings) -> list[str]:
@@ -61,7 +98,7 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
         "dev": development_documents(seed, order),
         "test": held_out_documents(seed, order),
     }
-    texts = out.with_name(f"{out.name}-texts")
+    texts = texts_of(out)
     texts.mkdir(parents=True, exist_ok=True)
     files = {name: texts / f"{name}.tsv" for name in splits}
     for name, stream in splits.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.data import COTEXT, as_options
-from benchmarks.experiments.plan import PLACEHOLDERS, Contrastive, Measure, Translation
+from benchmarks.experiments.plan import PLACEHOLDERS, Contrastive, Cxmi, Measure, Translation
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents
 from cotext.metrics.comet import Comet, find_python
@@ -22,7 +22,18 @@ from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_json, read_text
 
 # Commands that run a model, and so take a device.
-ON_DEVICE = ("train", "distill", "translate", "score", "contrastive", "probe", "attention", "context", "cxmi")
+ON_DEVICE = (
+    "train",
+    "distill",
+    "translate",
+    "score",
+    "contrastive",
+    "probe",
+    "attention",
+    "context",
+    "cxmi",
+    "speed",
+)
 Figures = dict[str, float]
 
 
@@ -37,7 +48,7 @@ class Place:
 
     def filled(self, text: str) -> str:
         """A text with its placeholders replaced by paths."""
-        names = {"run": self.run, "data": self.data, "out": self.out}
+        names = {"run": self.run, "data": self.data, "out": self.out, "measures": self.out.parent}
         names |= {f"runs[{name}]": run for name, run in self.runs.items()}
         return PLACEHOLDERS.sub(lambda found: str(names[found[1]]), text)
 
@@ -62,6 +73,8 @@ def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
         return [_contrastive(measure.contrastive, place, device)]
     if measure.translation is not None:
         return list(_translation(measure.translation, place, device))
+    if measure.cxmi is not None:
+        return [_cxmi(measure.cxmi, place, device)]
     if measure.cotext is not None:
         return [cotext(*map(place.filled, measure.cotext), device=device)]
     if measure.python is not None:
@@ -81,6 +94,8 @@ def figures(measure: Measure, place: Place) -> Figures:
             update = path.name.removesuffix(".json").rpartition(".")[2]
             found |= {f"{name}.at.{update}": value for name, value in of_evaluation(_read(path)).items()}
         return found
+    if measure.cxmi is not None:
+        return dict(flat(_read(place.out)["conditions"]))
     return dict(flat(_read(place.out))) if place.out.is_file() else {}
 
 
@@ -103,6 +118,14 @@ def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
     return cotext("contrastive", place.run, *suites, *options, device=device)
 
 
+def _cxmi(asked: Cxmi, place: Place, device: str | None) -> Step:
+    source, reference = (Path(place.filled(path)) for path in (asked.source, asked.reference))
+    if asked.documents is not None:
+        source, reference = _excerpt(asked.documents, False, source, reference, place)
+    files = ("--source", source, "--target", reference, "--out", place.out)
+    return cotext("cxmi", place.run, *files, device=device)
+
+
 def _filled(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
     return {k: place.filled(v) if isinstance(v, str) else v for k, v in settings.items()}
 
@@ -111,8 +134,12 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
     """Translate, then evaluate; first the final model, then checkpoints."""
     source, reference = (Path(place.filled(path)) for path in (asked.source, asked.reference))
     if asked.documents is not None or asked.single_sentences:
-        source, reference = _excerpt(asked, source, reference, place)
+        source, reference = _excerpt(asked.documents, asked.single_sentences, source, reference, place)
     protocols = [word for protocol in asked.protocols for word in ("--protocol", protocol)]
+    if asked.target_language:
+        protocols += ["--target-language", asked.target_language]
+    if asked.discourse:
+        protocols += ["--discourse", place.filled(asked.discourse)]
     if asked.comet and not without_comet(asked.comet):
         protocols += ["--comet", asked.comet]
     options = as_options(_filled(asked.settings, place))
@@ -143,11 +170,12 @@ def _translated(out: Path) -> Path:
     return out.with_suffix(".translated")
 
 
-def _excerpt(asked: Translation, source: Path, reference: Path, place: Place) -> tuple[Path, Path]:
+def _excerpt(
+    documents: int | None, single_sentences: bool, source: Path, reference: Path, place: Place
+) -> tuple[Path, Path]:
     """Both sides of the documents that are asked for."""
-    documents = read_parallel(source, None if source == reference else reference)
-    chosen = list(islice(documents, asked.documents))
-    if asked.single_sentences:
+    chosen = list(islice(read_parallel(source, None if source == reference else reference), documents))
+    if single_sentences:
         chosen = [
             ParallelDocument(f"{d.id}:{i}", (s,), (t,))
             for d in chosen

@@ -1,8 +1,8 @@
 """Experiments as closed, typed models, read from YAML: data, rows, measures, tables.
 
 `${name}` stands for a variable of the file, which `--set name=value` changes. In the arguments of measures
-`{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{runs[ROW]}` the run
-folder of another row.
+`{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{measures}` the folder
+of it and of all others of the row, `{runs[ROW]}` the run folder of another row.
 """
 
 import json
@@ -14,63 +14,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
-from cotext.data.controlled import WordOrder
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
-Value = bool | int | float | str | list[float] | None
-Settings = dict[str, Value]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+_.-]*$")]
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")
-PLACEHOLDERS = re.compile(r"\{(run|data|out|runs\[[^\]]*\])\}")
-
-
-class Controlled(Closed):
-    """The controlled corpus."""
-
-    documents: int | str = "small"
-    """A number of training documents, or small, medium, large."""
-    seed: Seed = 1
-    """Of all that is drawn."""
-    examples: PositiveInt = 600
-    """Of a contrastive suite, at least."""
-    joined: PositiveInt = 1
-    """Documents that are joined to a long one; those of the suites stay single."""
-    word_order: WordOrder = "verb-second"
-    """Of the target."""
-    mentions: Annotated[int, Field(ge=2)] | None = None
-    """Of the hero in every training document; as the corpus has them if not given."""
-
-
-class Distilled(Closed):
-    """Data whose training targets a teacher has translated."""
-
-    teacher: str
-    """Row, of which the first seed teaches."""
-    data: str
-    """Name of the data that it translates."""
-    settings: Settings = Field(default={})
-    """Of decoding, as in `beam: 4`."""
-
-
-class Data(Closed):
-    """Prepared data: exactly one of the keys."""
-
-    controlled: Controlled | None = None
-    """Generated."""
-    prepare: dict[str, Value | list[str]] | None = None
-    """Made of corpora: options of `cotext prepare`, as in `dev-source: FILE`."""
-    folder: Path | None = None
-    """There already."""
-    distilled: Distilled | None = None
-    """Translated by a row of the experiment."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        require_one(self)
-        return self
+PLACEHOLDERS = re.compile(r"\{(run|data|out|measures|runs\[[^\]]*\])\}")
 
 
 class Contrastive(Closed):
@@ -95,6 +46,10 @@ class Translation(Closed):
     """Their translation."""
     protocols: tuple[str, ...] = ("s-bleu", "d-bleu")
     """As in docs/metrics.md."""
+    target_language: str = ""
+    """For the tokens of a score, as `zh`; needed where sentences have no spaces."""
+    discourse: str = ""
+    """File of marked words, for figures `tc`, `cp`, `pt` and `tcp`."""
     comet: str = ""
     """COMET model, for a figure `comet`; none where there is no name, or no environment that runs it, which
     the page of tables says."""
@@ -108,6 +63,17 @@ class Translation(Closed):
     """Of every checkpoint that is left, too: figures end in `.at.UPDATE`."""
 
 
+class Cxmi(Closed):
+    """What context adds to the log-probability of the reference: true, shuffled and of other documents."""
+
+    source: str
+    """Documents."""
+    reference: str
+    """Their translation."""
+    documents: PositiveInt | None = None
+    """So many from the beginning; all of them if not given."""
+
+
 class Measure(Closed):
     """What is measured of a trained row: exactly one of the keys."""
 
@@ -117,6 +83,8 @@ class Measure(Closed):
     """Figures as `pronoun`, `pronoun.1`, `pronoun.elsewhere`, and `elsewhere` over all suites."""
     translation: Translation | None = None
     """Figures by protocol, as `d-bleu`; with `align: free`, `recovered`: whole pieces, in per cent."""
+    cxmi: Cxmi | None = None
+    """Figures as `true.per_token` and `random.share_above`, in nats; of systems that have context."""
     cotext: tuple[str, ...] | None = None
     """Any other command; figures are the numbers in `{out}`, where it writes JSON there, by dotted keys."""
     python: tuple[str, ...] | None = None
@@ -228,7 +196,9 @@ class Experiment(Closed):
         for name, data in self.data.items():
             if data.distilled is not None:
                 require_known(f"data.{name}.distilled.teacher", data.distilled.teacher, self.rows)
-                require_known(f"data.{name}.distilled.data", data.distilled.data, self.data)
+            require_known(f"data.{name}", data.other, self.data)
+        for name in self.data:
+            self._require_made(name, ())
         for table in self.tables:
             for row_name in table.rows or ():
                 require_known(f"tables, {table.title}", row_name, self.rows)
@@ -248,6 +218,12 @@ class Experiment(Closed):
             raise ValueError(f"rows wait for each other: {' -> '.join([*behind, name])}")
         for other in self.needs(name):
             self._require_end(other, (*behind, name))
+
+    def _require_made(self, name: str, behind: tuple[str, ...]) -> None:
+        if name in behind:
+            raise ValueError(f"data wait for each other: {' -> '.join([*behind, name])}")
+        if (other := self.data[name].other) is not None:
+            self._require_made(other, (*behind, name))
 
     def data_of(self, name: str) -> str:
         """Name of the data of a row."""
@@ -272,9 +248,9 @@ class Experiment(Closed):
         row = self.rows[name]
         found = {each for each in (row.init, row.changed) if each is not None} | self.other_rows(name)
         data = self.data[self.data_of(name)] if name not in found else None
-        while data is not None and data.distilled is not None:
-            found.add(data.distilled.teacher)
-            data = self.data[data.distilled.data]
+        while data is not None:
+            found |= set() if data.distilled is None else {data.distilled.teacher}
+            data = None if data.other is None else self.data[data.other]
         return found
 
     def settings_of(self, name: str, seed: int) -> list[str]:
@@ -324,13 +300,6 @@ class Experiment(Closed):
         return load_config(row.recipe, row.size or self.size, overrides)
 
 
-def require_one(section: Closed) -> None:
-    """Raise ValueError unless exactly one key has a value."""
-    given = [key for key, value in section if value is not None and value is not False]
-    if len(given) != 1:
-        raise ValueError(f"give exactly one of {', '.join(type(section).model_fields)}")
-
-
 def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
     """Raise ValueError for a name that nothing has."""
     names = list(known)
@@ -339,8 +308,10 @@ def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
         raise ValueError(f"{where}: no '{value}'{f'; did you mean {near[0]}?' if near else ''}")
 
 
-def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
+def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str] = ()) -> Experiment:
     """Read an experiment; `changes` are variables, or with a dot in the key settings of every row.
+
+    `seeds` are those of rows, as in `sentence=1,2,3`.
 
     Raises:
         CotextError: unreadable, an unknown key or name, a value that does not fit.
@@ -358,6 +329,10 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     for section in (content, *_sections(content.get("rows"))):
         if settings and "changed" not in section:
             section["settings"] = {**(section.get("settings") or {}), **settings}
+    for each in seeds:
+        name, _, numbers = each.partition("=")
+        require_known("--seeds", name, content.get("rows") or {})
+        content["rows"][name]["seeds"] = parse_yaml(f"[{numbers}]", f"--seeds {shown(each)}")
     try:
         experiment = Experiment.model_validate(content)
     except ValidationError as error:

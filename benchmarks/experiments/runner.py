@@ -131,10 +131,11 @@ class Runner:
         if any(task.key == ("data", name) for task in tasks):
             return
         needs: set[Key] = set()
+        if (other := self.experiment.data[name].other) is not None:
+            self._add_data(other, tasks)
+            needs = {("data", other)}
         if (distilled := self.experiment.data[name].distilled) is not None:
-            self._add_data(distilled.data, tasks)
-            teacher = distilled.teacher, self.experiment.seeds_of(distilled.teacher)[0]
-            needs = {("data", distilled.data), _row(*teacher)}
+            needs |= {_row(distilled.teacher, self.experiment.seeds_of(distilled.teacher)[0])}
         tasks.append(Task(("data", name), needs, self._data_steps(name)))
 
     def _drop_lost(self, waiting: list[Task], outcome: Outcome) -> None:
@@ -156,12 +157,12 @@ class Runner:
             raise CotextError(f"{out}: made with other settings; choose another --out, or delete it")
         if (out / "report.json").is_file() and noted == asked:
             return
-        teacher = source = None
+        teacher, other = None, None if data.other is None else self.data_folder(data.other)
         if (distilled := data.distilled) is not None:
             teacher = self.run_folder(distilled.teacher, self.experiment.seeds_of(distilled.teacher)[0])
-            source = self.data_folder(distilled.data)
         on_device = ["--device", self.device] if distilled is not None and self.device else []
-        yield Step((*experiment_data.command(data, out, teacher, source), *on_device))
+        for command in experiment_data.commands(data, out, teacher, other):
+            yield Step((*command, *on_device))
         self.results["data"][name] = asked
 
     def _row_steps(self, name: str, seed: int) -> Iterator[Step]:

@@ -13,7 +13,8 @@ from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
 from benchmarks.experiments.data import SUITES, make_controlled
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
-from benchmarks.experiments.plan import Controlled, Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan_data import Controlled
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
 from cotext.data.formats import read_documents, read_parallel
@@ -206,6 +207,7 @@ def test_more_valuable_rows_come_first_and_second_seeds_last(tmp_path: Path) -> 
     experiment = read_experiment(tmp_path / "two.yaml")
     assert experiment.in_order() == [("a", 2), ("c", 2), ("d", 1), ("a", 1), ("b", 1), ("e", 2)]
     assert experiment.in_order(["d"]) == [("d", 1)]
+    assert read_experiment(tmp_path / "two.yaml", (), ["d=3,1"]).in_order(["d"]) == [("d", 3), ("d", 1)]
     assert experiment.in_order(["e"]) == [("a", 2), ("c", 2), ("e", 2)]
 
 
@@ -277,6 +279,8 @@ def test_what_cannot_be_run_is_refused_with_its_place(
         (("--set", "updates"), "write key=value"),
         (("--set", "train.max_update=3"), "train.max_updates"),
         (("--rows", "frist"), "did you mean first?"),
+        (("--seeds", "frist=1,2"), "did you mean first?"),
+        (("--seeds", "first=one"), "rows.first.seeds.0"),
     ],
 )
 def test_changes_that_fit_nothing_are_refused(

@@ -1,5 +1,6 @@
 """What one update does, by hand, and what the trainer makes of validations."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -505,6 +506,25 @@ class TestBatchLevelContext:
         assert (again.update, again.epoch) == (done.update, 2)
         longer = train_here(with_section(config, "train", max_epochs=3), data, tmp_path / "run")
         assert longer.epoch == 3
+
+    def test_a_limit_in_processor_time_ends_training_and_a_resumed_one(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By a clock on which a second passes whenever it is read: one in the first update, two in others."""
+        seconds = itertools.count(1)
+        monkeypatch.setattr("time.process_time", lambda: float(next(seconds)))
+        config = run_config(max_cpu_minutes=10 / 60, max_updates=60, validate_every=4)
+        done = train_here(config, data, tmp_path / "run")
+        assert (done.finished, done.update, done.cpu_seconds) == (True, 6, 11.0)
+        assert done.validated == [4, 6]  # the last one is validated, too
+        assert journal(tmp_path / "run")[-1]["kind"] == "final"
+        assert train_here(config, data, tmp_path / "run").update == 6
+        longer = with_section(config, "train", max_cpu_minutes=13 / 60)
+        assert train_here(longer, data, tmp_path / "run").cpu_seconds == 14.0  # 1 and 2 more
+
+    def test_processor_time_without_a_limit_is_not_kept(self, data: Path, tmp_path: Path) -> None:
+        """So that checkpoints are the same, byte for byte."""
+        assert train_here(run_config(max_updates=4), data, tmp_path / "run").cpu_seconds == 0.0
 
     def test_patience_in_epochs(self, data: Path, tmp_path: Path) -> None:
         """Four epochs, two of them in vain, the last two."""

@@ -66,6 +66,10 @@ class TrainConfig(Closed):
     max_epochs: Count = 0
     """Epochs after which training ends, if `max_updates` does not end it before; 0: no limit. Schedules go by
     `max_updates`."""
+    max_cpu_minutes: NonNegativeFloat = 0.0
+    """Processor time of updates and their batches, summed over threads and processes, after which training
+    ends, if nothing else ends it before; 0: no limit. Validation and checkpoints do not count. Schedules go
+    by `max_updates`."""
     max_tokens: PositiveInt | Literal["auto"] = 16_000
     """Of a batch on one process: rows times the longer side, padding included. `auto`: as many as memory
     holds, found when training begins and noted in the run; learning rate and warm-up stay as they are."""

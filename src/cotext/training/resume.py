@@ -37,14 +37,16 @@ MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names
 class TrainingProgress:
     """The progress of a training run, and its best validation.
 
-    `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
-    validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
-    `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone), `base` digests of
-    files of the run folder that all checkpoints refer to.
+    `epoch` counts those that the processes have ended, on average. `cpu_seconds` is the processor time of all
+    of them for updates and their batches, counted where `train.max_cpu_minutes` limits it. `validated` lists
+    the updates with a validation behind them: the checkpoints that averaging may choose from, others being
+    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone),
+    `base` digests of files of the run folder that all checkpoints refer to.
     """
 
     update: int = 0
     epoch: int = 0
+    cpu_seconds: float = 0.0
     best: float | None = None
     best_update: int = 0
     validations_without_best: int = 0

@@ -18,6 +18,7 @@ MAY_CHANGE = (
     "languages",
     "train.max_updates",
     "train.max_epochs",
+    "train.max_cpu_minutes",
     "train.patience",
     "train.log_every",
     "train.threads",

@@ -107,6 +107,7 @@ class Trainer:
         self.interval = IntervalSums(time.perf_counter(), self.accelerator.device)
         self.journal = MetricsLog(run / "metrics.jsonl")
         self.stopping = False
+        self.counted_until = time.process_time()
 
     def require_batches(self) -> None:
         """Refuse settings by which nothing of the data could be trained or validated on.
@@ -127,7 +128,7 @@ class Trainer:
                 yield batches, time.perf_counter() - begun
 
     def train(self) -> TrainingProgress:
-        """Train until `max_updates` or `max_epochs`, until patience runs out, or until a signal asks to stop.
+        """Train until a limit of `train` is reached, until patience runs out, or until a signal asks to stop.
 
         Raises:
             CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
@@ -147,6 +148,7 @@ class Trainer:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
         self.interval.since = time.perf_counter()
+        self.counted_until = time.process_time()
         if not self._is_over():
             with closing(self._updates()) as updates:
                 self._train(updates)
@@ -172,12 +174,13 @@ class Trainer:
                 last = self._limit_reached()
                 if last or update % config.log_every == 0:
                     self._report()
-                before = time.perf_counter()
+                before, spent = time.perf_counter(), time.process_time()
                 if last or validates:
                     self._validate_and_save()
                 elif self.stopping:
                     self._save_checkpoint()
                 self.interval.since += time.perf_counter() - before
+                self.counted_until += time.process_time() - spent
                 if self.stopping or self._is_over():
                     return
 
@@ -187,7 +190,8 @@ class Trainer:
 
     def _limit_reached(self) -> bool:
         config, progress = self.config.train, self.progress
-        return progress.update >= config.max_updates or 0 < config.max_epochs <= progress.epoch
+        over = progress.update >= config.max_updates or 0 < config.max_epochs <= progress.epoch
+        return over or 0 < 60 * config.max_cpu_minutes <= progress.cpu_seconds
 
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""
@@ -241,15 +245,21 @@ class Trainer:
         self._agree(update, stop_requested)
 
     def _agree(self, update: int, stop_requested: bool) -> None:
-        """Count an update and the epochs that are over, and find out whether to stop."""
+        """Count an update, its processor time and the epochs that are over, and find out whether to stop."""
         stops, epochs, processes = int(stop_requested), self.sampler.epochs(self.cursor), 1
+        microseconds = 0
+        if self.config.train.max_cpu_minutes:
+            now = time.process_time()
+            microseconds = round(1e6 * (now - self.counted_until))
+            self.counted_until = now
         if self.accelerator.num_processes > 1:
             # A signal may reach the processes at different moments: one that is asked to stop stops them all.
             # Nor do they end an epoch at the same one.
-            shared = torch.tensor([stops, epochs], device=self.accelerator.device)
-            stops, epochs = self.accelerator.reduce(shared, "sum").tolist()
+            shared = torch.tensor([stops, epochs, microseconds], device=self.accelerator.device)
+            stops, epochs, microseconds = self.accelerator.reduce(shared, "sum").tolist()
             processes = self.accelerator.num_processes
         self.progress.update, self.progress.epoch = update, epochs // processes
+        self.progress.cpu_seconds += microseconds / 1e6
         self.stopping = bool(stops)
 
     def _with_word_dropout(self, batch: Batch) -> Batch:

@@ -1,0 +1,184 @@
+"""The systems of an experiment compared: figures over seeds, and tests over documents and seeds.
+
+Read from the folder of an experiment: translations and their references (`own`, `ted`), decisions (`real`,
+`contrapro`, `generated`, `written`), CXMI. Tests are those of `cotext.metrics.seeds`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext.data.formats import read_documents
+from cotext.metrics.bleu import measure
+from cotext.metrics.decisions import Decisions, read_decisions
+from cotext.metrics.flips import flipped_sums
+from cotext.metrics.pooled import ALL_SUITES
+from cotext.metrics.seeds import Difference, Spread, compare_accuracies, compare_scores, corrected
+from cotext.metrics.significance import Resampling
+from cotext.metrics.sufficient_statistics import Statistics
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_json, read_text
+
+TRANSLATIONS = {"own": ("s-bleu", "d-bleu", "chrf"), "ted": ("s-bleu", "d-bleu", "chrf")}
+DECIDED = {
+    "real": "real.json",
+    "contrapro": "contrapro.json",
+    "written": "written.decisions.json",
+    "generated": "generated.decisions.json",
+}
+SAMPLES = 20_000
+SEED = 12345
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAdds:
+    """CXMI of a system, nats a token by context, means over seeds; p of true against foreign context.
+
+    p is that of the seed for which it is least sure.
+    """
+
+    per_token: dict[str, float]
+    p: float
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file."""
+    return parse_json(read_text(path, max_bytes=MAX_BYTES), str(path))
+
+
+class Comparison:
+    """The folder of an experiment and what was measured in it, by system and seed.
+
+    Raises:
+        CotextError: no results there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "results.json").is_file():
+            raise CotextError(f"{folder}: no results.json; give the folder of an experiment")
+        self.folder = folder
+        self.results: dict[str, Any] = read_json(folder / "results.json")
+        self.counts = dict(self._counts())
+        self.decided = dict(self._decided())
+
+    def places(self, system: str, name: str) -> list[Path]:
+        """Where a system was measured, by seed; seeds that have no file of this name yet are left out."""
+        seeds = sorted(self.results["rows"].get(system, {}), key=int)
+        places = [self.folder / "measures" / f"{system}-{seed}" for seed in seeds]
+        return [place for place in places if (place / name).is_file()]
+
+    def systems(self, name: str) -> list[str]:
+        """The systems of which a seed has a file of this name."""
+        return [system for system in self.results["rows"] if self.places(system, name)]
+
+    def figure(self, system: str, name: str) -> Spread | None:
+        """A figure of the driver, as `training.updates`, over seeds; None where there is none."""
+        measure, _, figure = name.partition(".")
+        entries = self.results["rows"].get(system, {}).values()
+        found = [e.get("measures", {}).get(measure, {}).get("figures", {}).get(figure) for e in entries]
+        values = tuple(float(value) for value in found if value is not None)
+        return Spread(values) if values else None
+
+    def values(self, name: str) -> dict[str, Spread]:
+        """A score, as `own.s-bleu`, or an accuracy in per cent, as `real.mix-pronoun`, of all systems."""
+        if name in self.counts:
+            return {
+                system: Spread(tuple(each.score for each in seeds))
+                for system, seeds in self.counts[name].items()
+            }
+        return {
+            system: Spread(tuple(100 * sum(d.right.values()) / len(d.right) for d in seeds))
+            for system, seeds in self.decided.get(name, {}).items()
+        }
+
+    def differences(self, name: str, first: str, others: Sequence[str]) -> dict[str, Difference]:
+        """Differences of systems from the first, corrected for all of them; none that cannot be tested."""
+        there = [system for system in others if system in self.values(name)]
+        if first not in self.values(name) or not there:
+            return {}
+        if name in self.counts:
+            counts = [self.counts[name][system] for system in (first, *there)]
+            if len(counts[0][0].by("document")[0]) < 2:
+                return {}
+            return dict(zip(there, compare_scores(counts, Resampling()).differences, strict=True))
+        return _decisions_apart(self.decided[name], first, there)
+
+    def _counts(self) -> Iterator[tuple[str, dict[str, list[Statistics]]]]:
+        for test, protocols in TRANSLATIONS.items():
+            written = f"{test}-{test}.source.jsonl"
+            found: dict[str, dict[str, list[Statistics]]] = defaultdict(lambda: defaultdict(list))
+            for system in self.systems(written):
+                for place in self.places(system, written):
+                    hypothesis = list(read_documents(place / written, side="target"))
+                    reference = list(read_documents(place / f"{test}.target.jsonl", side="target"))
+                    for each in measure({"": hypothesis}, [reference], protocols)[""]:
+                        found[each.score.protocol][system].append(each.statistics)
+            yield from ((f"{test}.{protocol}", dict(each)) for protocol, each in found.items())
+
+    def _decided(self) -> Iterator[tuple[str, dict[str, list[Decisions]]]]:
+        for kind, name in DECIDED.items():
+            found: dict[str, dict[str, list[Decisions]]] = defaultdict(lambda: defaultdict(list))
+            for system in self.systems(name):
+                for place in self.places(system, name):
+                    for suite, decisions in read_decisions(place / name).items():
+                        if suite != ALL_SUITES:
+                            found[suite][system].append(decisions)
+            yield from ((f"{kind}.{suite}", dict(each)) for suite, each in found.items())
+
+    def used(self, system: str) -> dict[str, bool | None]:
+        """Whether context is used by every seed in some group of a suite; None: too few documents to tell.
+
+        The conditions are those of docs/context-use.md.
+        """
+        found: dict[str, bool | None] = {}
+        for kind in ("real", "contrapro"):
+            name = DECIDED[kind]
+            if system not in self.systems(name):
+                continue
+            seeds = [read_json(place / name) for place in self.places(system, name)]
+            for suite in seeds[0]:
+                groups = [each.get(suite, {}).get("use_of_context", []) for each in seeds]
+                told = [[group["uses_context"] for group in each] for each in groups]
+                if all(told) and not all(None in each for each in told):
+                    found[suite] = all(True in each for each in told)
+                elif all(told):
+                    found[suite] = None
+        return found
+
+    def context(self) -> dict[str, ContextAdds]:
+        """CXMI of every system that has context."""
+        return {system: self._context(system) for system in self.systems("cxmi.json")}
+
+    def _context(self, system: str) -> ContextAdds:
+        seeds = [read_json(place / "cxmi.json") for place in self.places(system, "cxmi.json")]
+        conditions = seeds[0]["conditions"]
+        means = {
+            name: sum(each["conditions"][name]["per_token"] for each in seeds) / len(seeds)
+            for name in conditions
+        }
+        p_values = []
+        for each in seeds:
+            by_document: dict[str, float] = defaultdict(float)
+            for sentence in each["sentences"]:
+                if sentence["context"]:
+                    by_document[sentence["document"]] += sentence["cxmi"]["true"] - sentence["cxmi"]["random"]
+            p_values.append(flipped_sums(list(by_document.values()), SAMPLES, SEED))
+        return ContextAdds(means, max(p_values))
+
+
+def _decisions_apart(
+    decided: Mapping[str, Sequence[Decisions]], first: str, others: Sequence[str]
+) -> dict[str, Difference]:
+    known = decided[first][0]
+    documents = [known.documents.get(id, number) for number, id in enumerate(known.right)]
+    rows = {
+        system: [[each.right[id] for id in known.right] for each in decided[system]]
+        for system in (first, *others)
+        if all(each.right.keys() == known.right.keys() for each in decided[system])
+    }
+    there = [other for other in others if other in rows]
+    tested = [compare_accuracies(rows[first], rows[other], documents) for other in there]
+    return dict(zip(there, corrected(tested), strict=True))

@@ -1,0 +1,53 @@
+"""What a run writes by itself where a contrastive suite has a choice: figures, and decisions for tests.
+
+    python -m benchmarks.study.generated RUN SUITE OUT.json
+
+OUT.json: `right`, `wrong`, `both` and `neither` in per cent, over all and by distance. OUT.decisions.json
+beside it is what `cotext evaluate --decisions` takes; only what is right counts as right.
+"""
+
+import sys
+from pathlib import Path
+
+from benchmarks.study.choices import write_json
+from cotext.analysis.contrastive import write_suite_forms
+from cotext.data.suite_documents import documents_of
+from cotext.data.suite_files import read_suite
+from cotext.decoding.open import open_run
+from cotext.decoding.signature import translation_entries
+from cotext.metrics.generative import OUTCOMES
+
+
+def measure_generated(run: Path, path: Path, out: Path) -> None:
+    """Translate the sources of a suite, judge, and write both files."""
+    opened, suite = open_run(run), read_suite(path)
+    report = write_suite_forms(opened.translator, suite, recipe=translation_entries(opened))
+    groups = {"all": report.overall, **report.by_distance}
+    figures = {
+        name: {outcome: 100 * getattr(forms, outcome) / forms.total for outcome in OUTCOMES}
+        for name, forms in groups.items()
+    }
+    judged = [
+        (e.id, outcome, number)
+        for e, outcome, number in zip(
+            suite.examples, report.outcomes, documents_of(suite.examples), strict=True
+        )
+        if outcome is not None
+    ]
+    decisions = {
+        "signature": report.signature,
+        "decisions": {id: "right" if outcome == "right" else "wrong" for id, outcome, _ in judged},
+        "documents": {id: number for id, _, number in judged},
+    }
+    write_json(out.with_suffix(".decisions.json"), {suite.name: decisions})
+    write_json(out, figures)
+
+
+def main() -> None:
+    """Measure a run on a suite."""
+    run, suite, out = map(Path, sys.argv[1:])
+    measure_generated(run, suite, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,332 @@
+"""The page of the study, made of the folders of its experiments.
+
+    python -m benchmarks.study.page FOLDER ... --out docs/study.md
+
+FOLDER is that of an experiment, as `python -m benchmarks.experiments` or `benchmarks.study.pack` leaves it.
+Every sentence of the page follows from figures by a rule; a picture lies in `figures` beside the page.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from benchmarks.study.comparison import Comparison
+from cotext.metrics.flips import SIGNIFICANT
+from cotext.metrics.seeds import Difference, Spread
+from cotext.metrics.significance import holm
+from cotext.runtime.files import replacing
+
+LEAST_BLEU = 15.0  # s-BLEU of the teacher on held-out documents, below which nothing is said about documents
+BASELINE, TEACHER = "sentence", "teacher"
+HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
+PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", "contrapro.contrapro-ctx1-part")
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What a paper says: one system is better than another under a measure."""
+
+    better: str
+    worse: str
+    measure: str
+    source: str
+
+
+ORDERINGS = (  # on TED or ContraPro, English to German
+    Ordering("s4to4-shift-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
+    Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
+    Ordering("s4to4-shift-cd", "sentence", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
+    Ordering("docflat-c", "sentence", "own.s-bleu", "Wu et al. 2023, table 2"),
+    Ordering("docflat-c", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
+    Ordering("g-transformer", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
+    Ordering("mcn", "sentence", "own.s-bleu", "Zheng et al. 2020, table 1"),
+    Ordering("g-transformer", "sentence", "own.s-bleu", "Li et al. 2022, table II"),
+    Ordering("p-transformer", "sentence", "own.s-bleu", "Li et al. 2022, table II"),
+    Ordering("p-transformer", "g-transformer", "own.s-bleu", "Li et al. 2022, table II"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """HOLDS, FAILS or UNTOLD, and why."""
+
+    word: str
+    why: str
+
+
+def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
+    """Whether one system is better than another.
+
+    `difference` is that of the one less the other, `p` its p-value corrected for all orderings, `spread` the
+    largest standard deviation of seeds of the two. It holds, or its opposite does, where p is below 0.05 over
+    documents and seeds, and the difference is larger than the spread. Nothing is told of two single runs.
+    """
+    size = f"{difference.difference:+.2f}, p {p:.3g}"
+    if spread is None or difference.over_seeds is None:
+        return Verdict(UNTOLD, f"{size} over documents, of two single runs; other seeds may differ")
+    if abs(difference.difference) <= spread:
+        return Verdict(UNTOLD, f"{size}: within the spread of seeds ({spread:.2f})")
+    if p >= SIGNIFICANT:
+        return Verdict(UNTOLD, f"{size}: not significant")
+    return Verdict(HOLDS if difference.difference > 0 else FAILS, size)
+
+
+def spread_of(*systems: Spread) -> float | None:
+    """The largest standard deviation of seeds; None where all systems have a single one."""
+    return max((each.deviation for each in systems if each.deviation is not None), default=None)
+
+
+def teacher_is_good(found: Comparison) -> Verdict:
+    """Whether the sentence model translates well enough for a claim about documents."""
+    bleu = found.figure(TEACHER, "own.s-bleu")
+    if bleu is None:
+        return Verdict(UNTOLD, "the sentence model that all start from is not measured")
+    word = HOLDS if bleu.mean >= LEAST_BLEU else FAILS
+    return Verdict(word, f"{bleu.mean:.2f} s-BLEU on held-out documents, {LEAST_BLEU:.0f} are asked for")
+
+
+def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
+    """All orderings of which both systems are measured, p corrected for all of them."""
+    tested = []
+    for each in ORDERINGS:
+        difference = found.differences(each.measure, each.worse, [each.better]).get(each.better)
+        if difference is not None:
+            values = found.values(each.measure)
+            tested.append((each, difference, spread_of(values[each.better], values[each.worse])))
+    good = teacher_is_good(found)
+    p_values = holm([difference.p for _, difference, _ in tested])
+    return [
+        (each, verdict(difference, p, spread) if good.word == HOLDS else Verdict(UNTOLD, good.why))
+        for (each, difference, spread), p in zip(tested, p_values, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
+
+def render(found: Sequence[Comparison]) -> str:
+    """The page, in Markdown."""
+    parts = ["# What document context is worth on real text", RULES.strip()]
+    for each in found:
+        parts += list(_section(each))
+    return "\n\n".join(parts) + "\n"
+
+
+RULES = """
+Made by `python -m benchmarks.study.page` from the results of `benchmarks/experiments/*study*.yaml`; every
+sentence follows from figures by a rule. A system of several seeds has the mean with the smallest and the
+largest in brackets.
+
+* **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
+  below, and the difference larger than the standard deviation of seeds. **cannot be told**: anything else,
+  and always of two single runs.
+* **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
+  column.
+* *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
+* No claim about documents is made where the sentence model has less than 15 s-BLEU on held-out documents.
+* Choices of real text: [real-choices.md](real-choices.md). The reference itself has 100 everywhere.
+"""
+
+
+def _section(found: Comparison) -> Iterator[str]:
+    yield f"## {title_of(found)}"
+    good = teacher_is_good(found)
+    yield f"The sentence model: {good.why}." + (
+        "" if good.word == HOLDS else " **No claim about documents is made here.**"
+    )
+    yield "### Translation"
+    yield _table(found, {"s-BLEU": "own.s-bleu", "d-BLEU": "own.d-bleu", "chrF": "own.chrf",
+                         "TED, s-BLEU": "ted.s-bleu", "TED, d-BLEU": "ted.d-bleu"}, good)  # fmt: skip
+    decided = [name for name in found.decided if not name.startswith("written.")]
+    yield "### Choices, right in per cent"
+    yield _table(
+        found, {name.partition(".")[2] if name.startswith("real") else name: name for name in decided}, good
+    )
+    yield from _use(found)
+    yield "### The same choices, by what the systems write"
+    yield _table(found, {n.partition(".")[2]: n for n in found.decided if n.startswith("written.")}, good)
+    yield from _context(found)
+    yield from _cost(found)
+    yield "### Orderings of the papers"
+    yield _markdown(
+        [
+            ["ordering", "measure", "source", "here", "why"],
+            *(
+                [f"{o.better} > {o.worse}", o.measure, o.source, f"**{v.word}**", v.why]
+                for o, v in orderings(found)
+            ),
+        ]
+    )
+    yield _summary(found, good)
+    yield f"![Differences from the sentence system]({picture_of(found)})"
+
+
+def title_of(found: Comparison) -> str:
+    """That of the experiment's own page, or else the name of its folder."""
+    page = found.folder / "tables.md"
+    first = page.read_text(encoding="utf-8").partition("\n")[0] if page.is_file() else ""
+    return first.removeprefix("# ") or found.folder.name
+
+
+def _told(value: Spread, digits: int = 2) -> str:
+    mean = f"{value.mean:.{digits}f}"
+    low, high = min(value.values), max(value.values)
+    return mean if len(value.values) == 1 else f"{mean} ({low:.{digits}f}-{high:.{digits}f})"
+
+
+def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
+    """A row a system, in bold where it differs from the baseline."""
+    values = {name: found.values(name) for name in columns.values()}
+    different = {name: _different(found, name, good) for name in columns.values()}
+    systems = [s for s in found.results["rows"] if any(s in each for each in values.values())]
+    rows = [["", *columns]]
+    for system in systems:
+        cells = []
+        for name in columns.values():
+            told = _told(values[name][system]) if system in values[name] else ""
+            cells.append(f"**{told}**" if system in different[name] else told)
+        rows.append([system, *cells])
+    return _markdown(rows)
+
+
+def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
+    """The systems that differ from the baseline, by the rule of `verdict`."""
+    if good.word != HOLDS:
+        return set()
+    values = found.values(name)
+    others = [system for system in values if system not in (BASELINE, TEACHER)]
+    return {
+        system
+        for system, each in found.differences(name, BASELINE, others).items()
+        if verdict(each, each.p_corrected, spread_of(values[BASELINE], values[system])).word != UNTOLD
+    }
+
+
+def _use(found: Comparison) -> Iterator[str]:
+    used = {s: told for s in found.results["rows"] if (told := found.used(s))}
+    if not used:
+        return
+    suites = list(dict.fromkeys(suite for each in used.values() for suite in each))
+    words = {True: "uses context", False: "not shown", None: "too few documents"}
+    yield "Whether context is used, against controls without context and with foreign context:"
+    yield _markdown(
+        [
+            ["", *suites],
+            *(
+                [s, *(words[each[suite]] if suite in each else "" for suite in suites)]
+                for s, each in used.items()
+            ),
+        ]
+    )
+
+
+def _context(found: Comparison) -> Iterator[str]:
+    adds = found.context()
+    if not adds:
+        return
+    yield "### What context adds to the reference (CXMI, nats a token)"
+    kinds = list(next(iter(adds.values())).per_token)
+    rows = [["", *kinds, "p, true against random"]]
+    for system, each in adds.items():
+        rows.append([system, *(f"{each.per_token[kind]:+.4f}" for kind in kinds), f"{each.p:.3g}"])
+    yield _markdown(rows)
+
+
+def _cost(found: Comparison) -> Iterator[str]:
+    columns = {
+        "updates": ("training.updates", 0),
+        "tokens a second in training": ("training.tokens_per_second", 0),
+        "seconds a document": ("speed.settings.one.1.median", 2),
+        "development loss": ("training.best", 3),
+    }
+    rows = [["", *columns]]
+    for system in found.results["rows"]:
+        cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
+        if any(value is not None for value, _ in cells):
+            rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells)])
+    yield "### Cost"
+    yield _markdown(rows)
+
+
+def _summary(found: Comparison, good: Verdict) -> str:
+    """What the figures say, in words."""
+    if good.word != HOLDS:
+        return "What document context is worth cannot be told from these figures."
+    told = orderings(found)
+    counts = {word: sum(v.word == word for _, v in told) for word in (HOLDS, FAILS, UNTOLD)}
+    lines = [
+        f"Of {len(told)} orderings {counts[HOLDS]} hold, {counts[FAILS]} do not, of {counts[UNTOLD]} it "
+        "cannot be told."
+    ]
+    for name, what in (("own.s-bleu", "s-BLEU on held-out documents"), (PICTURED[-1], "ContraPro")):
+        values, different = found.values(name), _different(found, name, good)
+        better = [s for s in different if values[s].mean > values[BASELINE].mean]
+        worse = sorted(different.difference(better))
+        lines.append(
+            f"In {what}, {_named(sorted(better), 'better')} and {_named(worse, 'worse')} than the sentence "
+            "system that was trained as long."
+        )
+    return " ".join(lines)
+
+
+def _named(systems: Sequence[str], how: str) -> str:
+    if not systems:
+        return f"no system is shown to be {how}"
+    return f"{', '.join(systems)} {'is' if len(systems) == 1 else 'are'} {how}"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    if len(rows) == 1 or len(rows[0]) == 1:
+        return "Nothing measured yet."
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def picture_of(found: Comparison) -> str:
+    """Where its picture lies, from the page."""
+    return f"figures/study-{re.sub(r'[^a-z0-9]+', '-', found.folder.name.lower()).strip('-')}.png"
+
+
+def draw(found: Comparison, path: Path) -> None:
+    """Differences from the sentence system with their intervals of 95 per cent, a panel for each measure."""
+    panels = {}
+    for name in PICTURED:
+        others = [s for s in found.values(name) if s not in (BASELINE, TEACHER)]
+        if each := found.differences(name, BASELINE, others):
+            panels[name] = each
+    figure = Figure(figsize=(4 * max(1, len(panels)), 4), layout="constrained")
+    axes = figure.subplots(1, max(1, len(panels)), squeeze=False)[0]
+    for axis, (name, differences) in zip(axes, panels.items(), strict=False):
+        for place, (_, each) in enumerate(differences.items()):
+            low, high = each.interval_95
+            axis.plot([low, high], [place, place], color="tab:blue")
+            axis.plot([each.difference], [place], "o", color="tab:blue")
+        axis.axvline(0, color="grey", linewidth=0.8)
+        axis.set_yticks(range(len(differences)), list(differences))
+        axis.set_xlabel(f"{name}, less {BASELINE}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the page and its pictures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    found = [Comparison(folder) for folder in given.folders]
+    for each in found:
+        draw(each, given.out.parent / picture_of(each))
+    with replacing(given.out) as temporary:
+        temporary.write_text(render(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

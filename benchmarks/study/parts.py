@@ -1,0 +1,110 @@
+"""Texts of chosen parts of a corpus, whole documents, and the suites that are measured with them.
+
+    python -m benchmarks.study.parts texts PARTS TEXTS
+    python -m benchmarks.study.parts suites PARTS TEXTS DATA
+
+PARTS is JSON, as `parts` of an experiment. `texts` writes train, dev and test of the chosen documents to the
+folder TEXTS; `suites` writes DATA/suites. Nothing of it belongs into a repository.
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import accumulate, islice
+from pathlib import Path
+from random import Random
+
+from benchmarks.experiments.plan_data import Parts, Sampled
+from benchmarks.study.choices import make_suites
+from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.suite_documents import documents_of
+from cotext.data.suite_files import read_suite
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import read_text
+
+SPLITS = ("train", "dev", "test")
+SUITES = "suites"
+MAX_BYTES = 1 << 28
+
+
+def write_texts(parts: Parts, texts: Path) -> None:
+    """Write the chosen documents of every split, one sentence a line with the ids of documents beside.
+
+    Raises:
+        CotextError: no document of a split is of the parts.
+    """
+    texts.mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        files = [parts.corpus / f"{split}.{language}.xz" for language in (parts.source, parts.target)]
+        chosen = list(islice(_chosen(parts, *files), parts.documents))
+        if not chosen:
+            raise CotextError(f"{files[0]}: no document id begins with {', '.join(parts.prefixes)}")
+        write_parallel(*text_files(parts, texts, split), chosen, "docids")
+    for name, (source, target, sizes) in parts.grouped.items():
+        write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
+
+
+def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
+    """Documents of lines, given how many lines each has.
+
+    Raises:
+        CotextError: the numbers do not add up to the lines of both files.
+    """
+    sides = [read_text(path, max_bytes=MAX_BYTES).splitlines() for path in (source, target)]
+    numbers = [int(line) for line in read_text(sizes).split()]
+    if not sum(numbers) == len(sides[0]) == len(sides[1]):
+        raise CotextError(
+            f"{sizes}: {sum(numbers)} sentences, but {len(sides[0])} lines in {source} and {len(sides[1])} "
+            f"in {target}"
+        )
+    ends = list(accumulate(numbers))
+    return [
+        ParallelDocument(str(n), *(tuple(side[end - size : end]) for side in sides))
+        for n, (end, size) in enumerate(zip(ends, numbers, strict=True), 1)
+    ]
+
+
+def _chosen(parts: Parts, source: Path, target: Path) -> Iterator[ParallelDocument]:
+    for document in read_parallel(source, target):
+        if not parts.prefixes or document.id.startswith(parts.prefixes):
+            yield document
+
+
+def text_files(parts: Parts, texts: Path, split: str) -> tuple[Path, Path]:
+    """Both sides of a split."""
+    return texts / f"{split}.{parts.source}", texts / f"{split}.{parts.target}"
+
+
+def write_suites(parts: Parts, texts: Path, data: Path) -> None:
+    """Write the suites of choices, and the drawn parts of others."""
+    folder = data / SUITES
+    folder.mkdir(exist_ok=True)
+    splits = {split: text_files(parts, texts, split) for split in SPLITS}
+    for name, (source, target) in parts.choices.items():
+        corpus = splits[source] if source == target else (Path(source), Path(target))
+        make_suites(*corpus, folder / name, splits["train"])
+    for name, sampled in parts.sampled.items():
+        write_suite(folder / f"{name}.json", drawn(sampled))
+
+
+def drawn(sampled: Sampled) -> ContrastiveSuite:
+    """A suite of some documents of another, in its order."""
+    suite = read_suite(Path(sampled.suite))
+    numbers = documents_of(suite.examples)
+    there = sorted(set(numbers))
+    chosen = set(Random(sampled.seed).sample(there, min(sampled.documents, len(there))))
+    examples = tuple(e for e, number in zip(suite.examples, numbers, strict=True) if number in chosen)
+    return ContrastiveSuite(f"{suite.name}-part", suite.source_language, suite.target_language, examples)
+
+
+def main() -> None:
+    """Write texts, or suites."""
+    command, given, *paths = sys.argv[1:]
+    {"texts": write_texts, "suites": write_suites}[command](
+        Parts.model_validate_json(given), *map(Path, paths)
+    )
+
+
+if __name__ == "__main__":
+    main()

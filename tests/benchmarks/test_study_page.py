@@ -1,0 +1,227 @@
+"""The page of the study, of made-up results: what follows from them is said, and nothing that does not."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+import cotext.analysis
+from benchmarks.study.comparison import Comparison
+from benchmarks.study.page import (
+    FAILS,
+    HOLDS,
+    ORDERINGS,
+    UNTOLD,
+    Ordering,
+    main,
+    orderings,
+    render,
+    teacher_is_good,
+    verdict,
+)
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.metrics.seeds import Difference, SeedTest
+from cotext.runtime.errors import CotextError
+
+PART = "contrapro-ctx1-part"
+EXAMPLES = 200
+WORDS = ["die", "Lampe", "ist", "neu", "und", "der", "Tisch", "bleibt", "heute", "sehr", "alt"]
+
+
+def difference(size: float, p: float = 0.001, seeds: bool = True) -> Difference:
+    over = SeedTest(0.1, 0.1, 4.0, p, (size - 1, size + 1)) if seeds else None
+    return Difference(size, (size - 1, size + 1), p, over, p)
+
+
+@pytest.mark.parametrize(
+    ("size", "p", "spread", "seeds", "word"),
+    [
+        (2.0, 0.001, 0.5, True, HOLDS),
+        (-2.0, 0.001, 0.5, True, FAILS),
+        (2.0, 0.06, 0.5, True, UNTOLD),
+        (-2.0, 0.06, 0.5, True, UNTOLD),
+        (0.4, 0.001, 0.5, True, UNTOLD),  # significant, but within the spread of seeds
+        (-0.4, 0.001, 0.5, True, UNTOLD),
+        (2.0, 0.001, None, False, UNTOLD),  # two single runs
+    ],
+)
+def test_verdicts(size: float, p: float, spread: float | None, seeds: bool, word: str) -> None:
+    assert verdict(difference(size, p, seeds), p, spread).word == word
+
+
+class Made:
+    """A folder of made-up results."""
+
+    def __init__(self, folder: Path, teacher: float = 20.0) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.rows: dict[str, dict[str, object]] = {}
+        self.add("teacher", [1], {"own": {"s-bleu": teacher}})
+
+    def add(
+        self, system: str, seeds: Sequence[int], figures: dict[str, dict[str, float]] | None = None
+    ) -> None:
+        measured = {name: {"figures": each} for name, each in (figures or {}).items()}
+        self.rows[system] = {str(seed): {"measures": measured} for seed in seeds}
+        (self.folder / "results.json").write_text(json.dumps({"rows": self.rows, "data": {}}))
+
+    def place(self, system: str, seed: int) -> Path:
+        place = self.folder / "measures" / f"{system}-{seed}"
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def decide(self, system: str, right: Sequence[int], used: bool | None = None) -> None:
+        """Decisions on ContraPro: so many of EXAMPLES right, by seed; examples of two are of one document."""
+        self.add(system, range(1, len(right) + 1))
+        for seed, count in enumerate(right, 1):
+            entry = {
+                "decisions": {str(n): "right" if n < count else "wrong" for n in range(EXAMPLES)},
+                "documents": {str(n): n // 2 for n in range(EXAMPLES)},
+                "signature": "tie:wrong",
+            }
+            if used is not None:
+                entry["use_of_context"] = [{"uses_context": used}]
+            (self.place(system, seed) / "contrapro.json").write_text(json.dumps({PART: entry}))
+
+    def translate(self, system: str, wrong: Sequence[int]) -> None:
+        """Translations of 20 documents: so many of their sentences spoilt, by seed."""
+        self.add(system, range(1, len(wrong) + 1))
+        reference = [
+            Document(str(d), tuple(" ".join(WORDS[(d + n) % 5 :]) for n in range(4))) for d in range(20)
+        ]
+        for seed, count in enumerate(wrong, 1):
+            place = self.place(system, seed)
+            spoilt = [
+                Document(
+                    d.id,
+                    tuple(
+                        "nichts davon" if 4 * int(d.id) + n < count else s for n, s in enumerate(d.sentences)
+                    ),
+                )
+                for d in reference
+            ]
+            write_documents(place / "own-own.source.jsonl", spoilt, "jsonl")
+            write_documents(place / "own.target.jsonl", reference, "jsonl")
+
+    def verdicts(self) -> dict[str, str]:
+        return {f"{o.better} > {o.worse}": v.word for o, v in orderings(Comparison(self.folder))}
+
+
+def test_an_ordering_that_holds_one_that_does_not_and_one_within_the_spread(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.decide("sentence", [80, 82, 81])
+    made.decide("s4to4", [100, 101, 99])
+    made.decide("s4to4-shift-cd", [150, 152, 151], used=True)
+    made.decide("s4to4-cd", [70, 71, 72], used=False)
+    assert made.verdicts() == {
+        "s4to4-shift-cd > s4to4": HOLDS,
+        "s4to4-cd > s4to4": FAILS,
+        "s4to4-shift-cd > sentence": HOLDS,
+    }
+    made.decide("s4to4-shift-cd", [60, 152, 110])  # better in the mean, within the spread of its seeds
+    assert made.verdicts()["s4to4-shift-cd > s4to4"] == UNTOLD
+    page = render([Comparison(tmp_path)])
+    assert (
+        "| s4to4-shift-cd > s4to4 | contrapro.contrapro-ctx1-part | Lupo et al. 2022, table 2 | **cannot"
+        in page
+    )
+    made.decide("s4to4-shift-cd", [150])  # a single run beside three: it is taken to vary as they do
+    made.decide("s4to4", [100])
+    assert made.verdicts() == {
+        "s4to4-shift-cd > s4to4": UNTOLD,  # two single runs
+        "s4to4-cd > s4to4": FAILS,
+        "s4to4-shift-cd > sentence": HOLDS,
+    }
+
+
+def test_orderings_of_translations(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.translate("sentence", [30, 31, 32])
+    made.translate("docflat-c", [5, 6, 7])
+    made.translate("mcn", [70, 71, 72])
+    made.translate("g-transformer", [30, 33, 31])
+    found = made.verdicts()
+    assert found["docflat-c > sentence"] == HOLDS
+    assert found["mcn > sentence"] == FAILS
+    assert found["g-transformer > sentence"] == UNTOLD
+
+
+def test_the_page_says_what_follows_and_has_its_picture(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    made.decide("sentence", [80, 82, 81])
+    made.decide("s4to4-shift-cd", [150, 152, 151], used=True)
+    made.decide("s4to4", [82, 83, 81], used=False)
+    content = {
+        "conditions": {name: {"per_token": 0.02} for name in ("true", "shuffled", "random")},
+        "sentences": [
+            {"document": str(n // 2), "context": n % 2, "cxmi": {"true": 1.0, "shuffled": 0.5, "random": 0.1}}
+            for n in range(40)
+        ],
+    }
+    for seed in (1, 2, 3):
+        (made.place("s4to4", seed) / "cxmi.json").write_text(json.dumps(content))
+    out = tmp_path / "docs" / "study.md"
+    out.parent.mkdir()
+    main([str(tmp_path / "made"), "--out", str(out)])
+    page = out.read_text()
+    assert "## made\n" in page
+    assert "| sentence | 40.50 (40.00-41.00) |" in page
+    assert "| s4to4-shift-cd | **75.50 (75.00-76.00)** |" in page
+    assert "| s4to4 | 41.00 (40.50-41.50) |" in page  # not bold
+    assert "| s4to4-shift-cd | uses context |" in page
+    assert "| s4to4 | not shown |" in page
+    assert "| s4to4 | +0.0200 | +0.0200 | +0.0200 | 5e-05 |" in page
+    assert "In ContraPro, s4to4-shift-cd is better and no system is shown to be worse than" in page
+    assert "Of 2 orderings 2 hold, 0 do not, of 0 it cannot be told." in page
+    assert (tmp_path / "docs" / "figures" / "study-made.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("bleu", [14.9, None])
+def test_nothing_is_claimed_of_a_sentence_model_that_does_not_translate(
+    bleu: float | None, tmp_path: Path
+) -> None:
+    made = Made(tmp_path, teacher=bleu or 0.0)
+    if bleu is None:
+        made.add("teacher", [1])
+    made.decide("sentence", [80, 82, 81])
+    made.decide("s4to4-shift-cd", [150, 152, 151])
+    assert set(made.verdicts().values()) == {UNTOLD}
+    assert teacher_is_good(Comparison(tmp_path)).word != HOLDS
+    page = render([Comparison(tmp_path)])
+    assert "No claim about documents is made here" in page
+    assert "**75.50" not in page
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=r"no results\.json"):
+        Comparison(tmp_path)
+
+
+ROWS = {
+    "s4to4-shift-cd": "s4to4 + shift + CD", "s4to4-cd": "s4to4 + CD", "docflat-c": "DocFlat_C",
+    "mcn": "Final", "p-transformer": "P-Transformer (doc + sent)",
+}  # fmt: skip
+ROWS_OF_PAPER = {
+    ("Lupo et al. 2022", "s4to4"): "s4to4", ("Lupo et al. 2022", "sentence"): "base",
+    ("Wu et al. 2023", "sentence"): "Sent2Sent", ("Wu et al. 2023", "s4to4"): "Doc2Doc",
+    ("Wu et al. 2023", "g-transformer"): "GTrans", ("Zheng et al. 2020", "sentence"): "SentNMT",
+    ("Li et al. 2022", "sentence"): "Transformer (sent)",
+    ("Li et al. 2022", "g-transformer"): "G-Transformer (fine-tuned)",
+}  # fmt: skip
+FOLDER = Path(cotext.analysis.__file__).parent / "published"
+COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}")
+def test_papers_have_these_orderings(ordering: Ordering) -> None:
+    paper, _, number = ordering.source.partition(", table ")
+    contents = [yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")]
+    [content] = [each for each in contents if each["paper"] == paper]
+    [table] = [each for each in content["tables"] if each["table"] == number]
+    column = [each["name"] for each in table["columns"]].index(COLUMNS.get(paper, "TED s-BLEU"))
+    values = {each["row"]: each["values"][column] for each in table["rows"]}
+    named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
+    assert values[named[0]] > values[named[1]]
