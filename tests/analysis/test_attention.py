@@ -313,6 +313,9 @@ def test_attention_over_unknown_tokens_is_refused() -> None:
         def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
             return x, layout
 
+        def prepare(self, layout: Layout) -> Layout:
+            return layout
+
         def forward(self, x: Tensor, layout: Layout) -> Tensor:
             q = torch.ones(1, 1, 7, 2)
             attend(q, q, q, None, False, 0.0)

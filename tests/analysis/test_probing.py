@@ -33,6 +33,7 @@ from cotext.layers.blocks import Stack
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.layout import Layout, Packed, Shared
 from cotext.layers.positions import PositionTable
+from cotext.layers.row_indices import RowIndices
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import TranslationModel
@@ -202,6 +203,11 @@ class TokenAndPosition(TranslationModel):
         super().__init__()
         self.states = states
         self.encoder = Stack(Marking() for _ in range(blocks))
+
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        raise NotImplementedError
 
     @property
     def output_weight(self) -> Tensor:

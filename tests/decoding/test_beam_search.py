@@ -17,6 +17,7 @@ from torch import Tensor
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, best_columns, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
+from cotext.layers.row_indices import RowIndices
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -391,6 +392,11 @@ class Listening(TranslationModel):
         super().__init__()
         self.table = table
         self.told: dict[int, list[tuple[int, int]]] = {}
+
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        raise NotImplementedError
 
     @property
     def output_weight(self) -> Tensor:

@@ -25,6 +25,7 @@ from cotext.decoding.pool import DocumentPool
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
 from cotext.decoding.window_search import WindowSearch
+from cotext.layers.row_indices import RowIndices
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -70,6 +71,11 @@ class Meeting(TranslationModel):
     def __init__(self, inner: Transformer, target: bool = True) -> None:
         super().__init__()
         self.inner, self.target = inner, target
+
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        raise NotImplementedError
 
     @property
     def output_weight(self) -> Tensor:

@@ -128,7 +128,7 @@ def test_soft_copy_by_hand(aligned: bool) -> None:
     positions = stretched(sentence, torch.tensor([24, 20]))
     source, target = (sentence, positions) if aligned else (sentence.clamp(max=0), positions.clamp(max=0))
     x = torch.randn(2, 14, 3, dtype=torch.float64)
-    found = soft_copy(x, source, target)
+    found = soft_copy(x, source, target, int(source.max()) + 1)
     for b in range(2):
         for text in range(int(source[b].max()) + 1):
             own = x[b][source[b] == text]
@@ -150,9 +150,9 @@ def test_soft_copy_in_half_precision_finds_the_same_tokens(dtype: torch.dtype) -
     source = torch.zeros(1, 700, dtype=torch.long)
     positions = stretched(source, torch.tensor([1400]))
     x = torch.arange(700).remainder(16).view(1, -1, 1).float()
-    found = soft_copy(x.to(dtype), source, positions)
+    found = soft_copy(x.to(dtype), source, positions, 1)
     assert found.dtype == dtype
-    torch.testing.assert_close(found.float(), soft_copy(x, source, positions), rtol=0, atol=0.1)
+    torch.testing.assert_close(found.float(), soft_copy(x, source, positions, 1), rtol=0, atol=0.1)
 
 
 # --- who sees whom
@@ -368,7 +368,7 @@ def test_codes_follow_their_words() -> None:
     words = torch.tensor([[1.0, 1.0], [3.0, 0.0], [5.0, 2.0]])
     code = book.nearest(words)
     assert code.tolist() == [0, 1, 1]
-    book.follow(words, code)
+    book.follow(words, code, torch.ones_like(code, dtype=torch.bool))
     rest = 1 - DECAY
     first = rest * torch.tensor([1.0, 1.0]) / 1.0
     second = (DECAY * torch.tensor([4.0, 0.0]) + rest * torch.tensor([8.0, 2.0])) / (DECAY + 2 * rest)
@@ -379,7 +379,7 @@ def test_a_code_that_nobody_has_stays() -> None:
     book = Codebook(3, 4)
     before = book.vectors.clone()
     for _ in range(3):
-        book.follow(before[:1] + 1, torch.tensor([0]))
+        book.follow(before[:1] + 1, torch.tensor([0]), torch.tensor([True]))
     torch.testing.assert_close(book.vectors[1:], before[1:])
     assert bool((book.vectors[0] > before[0]).all())
 
@@ -486,7 +486,7 @@ def test_words_spread_over_the_codes(seed: int, scale: float) -> None:
     book = Codebook(64, 128)
     for _ in range(100):
         seen = words[torch.multinomial(often, 1000, replacement=True)]
-        book.follow(seen, book.nearest(seen))
+        book.follow(seen, book.nearest(seen), torch.ones(len(seen), dtype=torch.bool))
     used = torch.bincount(book.nearest(words), weights=often, minlength=64)
     assert int((used > 0).sum()) >= 60
     assert float(perplexity(used)) > 40

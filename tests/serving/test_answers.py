@@ -61,9 +61,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     windows: list[int] = []
     search = WindowSearch.search
 
-    def counting(self: WindowSearch, groups: Sequence[RowGroup]) -> int:
+    def counting(self: WindowSearch, groups: Sequence[RowGroup], *told: Any) -> int:
         windows.append(len(groups))
-        return search(self, groups)
+        return search(self, groups, *told)
 
     monkeypatch.setattr(WindowSearch, "search", counting)
     return windows

@@ -25,11 +25,12 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, SpecialSymbols
+from cotext.data.batch import Instance, Source, SpecialSymbols
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
+from cotext.layers.row_indices import RowIndices
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
@@ -77,6 +78,11 @@ class Parts(TranslationModel):
                     place.add_module(part, nn.Module())
                 place = place.get_submodule(part)
             place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
+
+    def indices(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> RowIndices:
+        raise NotImplementedError
 
     @property
     def output_weight(self) -> Tensor:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Self
 
 import torch
@@ -110,9 +111,9 @@ class Layout:
         self._indices: Tensor | None = None  # of the tokens in the batch, where these are some of its rows
 
     def answer(self, *asked: str) -> None:
-        """Find the answers of these names, which attention will ask for, from indices alone."""
+        """Find answers, named as `nodes.rows`, which attention will ask for, from indices alone."""
         for name in asked:
-            getattr(self, name)
+            attrgetter(name)(self)
 
     def bound(self, shared: Shared, source: SourceSide | None = None) -> Self:
         """A copy, with its answers, of what a forward pass knows beside them."""

@@ -21,11 +21,17 @@ from cotext.layers.state import KeysValues
 
 
 class NodeSpan(RowSpan):
-    """The own sentence, of the source its counterpart, and the nodes of all others: complete rows only."""
+    """The own sentence, of the source its counterpart, and the nodes of all others: complete rows only.
+
+    Nodes stand beside the row once; with `dropout` of attention weights, in training, beside every sentence.
+    """
 
     by_sentence = True
-    asks = ("packing", "sentences", "nodes")
-    asks_source = ("packing", "sentences", "source_nodes")
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        where = "buckets" if dropout else "rows"
+        self.asks = ("packing", "sentences", f"nodes.{where}")
+        self.asks_source = ("packing", "sentences", f"source_nodes.{where}")
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
         """Self-attention of complete rows, [N, D] -> [N, D]."""

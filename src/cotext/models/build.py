@@ -48,13 +48,13 @@ from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
 
-SPANS: dict[str, Callable[[AttentionConfig], RowSpan]] = {
-    "row": lambda config: RowSpan(),
-    "sentence": lambda config: SentenceSpan(),
-    "memory": lambda config: MemorySpan(config.memory_sentences),
-    "nodes": lambda config: NodeSpan(),
-    "node_queries": lambda config: NodeQuerySpan(),
-    "current": lambda config: CurrentSpan(),
+SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
+    "row": lambda config, size: RowSpan(),
+    "sentence": lambda config, size: SentenceSpan(),
+    "memory": lambda config, size: MemorySpan(config.memory_sentences),
+    "nodes": lambda config, size: NodeSpan(size.dropout),
+    "node_queries": lambda config, size: NodeQuerySpan(),
+    "current": lambda config, size: CurrentSpan(),
 }
 SCORES: dict[str, Callable[[AttentionSize], Score]] = {
     "content": Score,
@@ -259,13 +259,17 @@ def _all_spans(model: ModelConfig, side: Side, size: Size) -> set[str]:
 
 
 def _by_sentence(model: ModelConfig, side: Side, size: Size) -> bool:
-    return any(SPANS[span](model.stack(side)).by_sentence for span in _all_spans(model, side, size))
+    return any(
+        SPANS[span](model.stack(side), size.attention).by_sentence for span in _all_spans(model, side, size)
+    )
 
 
 def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> StackAttention:
     config = model.stack(side)
     local, *wide = (
-        SelfAttention(size.attention, SPANS[span](config), SCORES[config.score](size.attention))
+        SelfAttention(
+            size.attention, SPANS[span](config, size.attention), SCORES[config.score](size.attention)
+        )
         for span in _spans(model, side, size, layer)
     )
     return GatedAttention(size.dimension, local, *wide) if wide else local
@@ -275,7 +279,7 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttenti
     config = model.stack("cross")
     score = CROSS_SCORES.get(config.score, config.score)
     local, *wide = (
-        CrossAttention(size.attention, SPANS[span](config), SCORES[score](size.attention))
+        CrossAttention(size.attention, SPANS[span](config, size.attention), SCORES[score](size.attention))
         for span in _spans(model, "cross", size, layer)
     )
     return GatedAttention(size.dimension, local, *wide) if wide else local
