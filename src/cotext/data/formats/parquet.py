@@ -2,16 +2,14 @@
 
 The columns are `id` (or `document`, `docid`) and `source`, `target` or both, or `sentences` for one language;
 others are not read. Where these hold lists of texts, a row is a document; where they hold texts, a row is a
-sentence, and consecutive rows of one id are a document. Files are read in pieces, at an address too.
+sentence, and consecutive rows of one id are a document. Files are read in pieces, at an address too. The
+library is imported where a table is read or written: formats are asked for by commands that read none.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cotext.data.formats.records import Gathered, Record, one_line
 from cotext.data.formats.streams import COMPRESSIONS, opened
@@ -36,6 +34,9 @@ def read_parquet(path: Path) -> Iterator[Record]:
     Raises:
         CotextError: no Parquet file, or a damaged one; columns that are missing or of other types; nulls.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     with opened(path) as stream:
         try:
             file = pq.ParquetFile(stream)
@@ -49,6 +50,8 @@ def read_parquet(path: Path) -> Iterator[Record]:
 
 def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
     """The column of ids, those of sides, and whether a row is a document."""
+    from pyarrow import types
+
     there = schema.names
     id_column = next((name for name in IDS if name in there), None)
     sides = [name for name in SIDES if name in there]
@@ -58,7 +61,7 @@ def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
             "`source`, `target` or both, or `sentences`: rename them"
         )
     kinds = [schema.field(name).type for name in sides]
-    by_row = [pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in kinds]
+    by_row = [types.is_list(kind) or types.is_large_list(kind) for kind in kinds]
     texts = [kind.value_type if listed else kind for kind, listed in zip(kinds, by_row, strict=True)]
     if len({*by_row}) > 1 or not all(_is_text(kind) for kind in texts):
         found = ", ".join(f"{name}: {kind}" for name, kind in zip(sides, kinds, strict=True))
@@ -69,9 +72,11 @@ def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
 
 
 def _is_text(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _rows(tables: Iterable[Any], id_column: str, sides: list[str]) -> Iterator[_Row]:
@@ -137,6 +142,9 @@ def write_parquet(path: Path, records: Iterable[Record]) -> None:
     Raises:
         CotextError: no documents, an empty one; a name that asks for a compression; storage refuses.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if path.suffix in COMPRESSIONS:
         raise CotextError(f"{path}: a Parquet table is compressed in itself; leave {path.suffix} out")
     with replacing(path, pa.ArrowException) as temporary:
