@@ -251,7 +251,7 @@ def test_a_document_goes_on_where_it_was_interrupted(
 def test_killed_while_several_files_are_translated(world: World, folder: Path) -> None:
     names = [folder / f"{number}.txt" for number in range(4)]
     for number, name in enumerate(names):
-        name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 4)
+        name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 2)
     whole = ["translate", world.run, *names, "--out-dir"]
     succeed(*whole, folder / "expected")
     process = start(*whole, folder / "out")
@@ -331,7 +331,7 @@ def elements(block: Block) -> list[str]:
     return sorted(repr(piece) for piece in block.pieces if not isinstance(piece, str))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
 def test_as_many_blocks_and_every_element_once(
     run: OpenedRun, given: Contents, splitting: Splitting | None

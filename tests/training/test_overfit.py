@@ -137,7 +137,7 @@ def test_documents_learnt_by_heart_are_given_back(recipe: str, updates: int, tmp
     ("recipe", "updates"),
     [
         ("casa", 100),
-        ("glat", 150),
+        pytest.param("glat", 150, marks=pytest.mark.slow),  # its loss is that of the first
         pytest.param("glat-ctc", 150, marks=pytest.mark.slow),
         pytest.param("latent", 250, marks=pytest.mark.slow),
         pytest.param("latent-glat", 250, marks=pytest.mark.slow),

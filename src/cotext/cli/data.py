@@ -1,4 +1,4 @@
-"""Commands that make data: `prepare`, `shortlist` and `distill`."""
+"""Commands that make data: `prepare` and `distill`."""
 
 import re
 from dataclasses import asdict
@@ -281,44 +281,6 @@ def _sample(given: str | None) -> int | None:
     if not re.fullmatch("[0-9]{1,12}", given) or not int(given):
         raise CotextError(f"--tokenizer-sample {shown(given)}: a number of sentences, or all")
     return int(given)
-
-
-def shortlist(
-    run: Annotated[Path, typer.Argument(help="Run folder, which the table is written to.")],
-    data: Annotated[
-        Path, typer.Option(help="Prepared data with the tokenizer of the run, as that it was trained on.")
-    ],
-    json: Json = False,
-) -> None:
-    """Make the table of target tokens that `--set shortlist=N` of `translate` takes.
-
-    For each source token the 100 most probable target tokens of the training corpus, and the 1,000 most
-    frequent ones; what references of the development corpus they lack is reported.
-    """
-    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
-    from cotext.data.store import TokenStore
-    from cotext.data.tokenizer import load_tokenizer
-    from cotext.models.run_folder import is_engine, require_one_run
-
-    require_one_run(run)
-    if is_engine(run) or not (run / "config.yaml").is_file():
-        raise CotextError(
-            f"{run}: is no run folder; give one whose translation a shortlist is to make faster"
-        )
-    tokenizer = load_tokenizer(run / "tokenizer")
-    made = learned_shortlist(TokenStore(data / "train.arrow"), tokenizer)
-    dev = TokenStore(data / "dev.arrow")
-    found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
-    made.save(run / SHORTLIST)
-    if json:
-        typer.echo(as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}}))
-        return
-    for count, each in found.items():
-        typer.echo(
-            f"shortlist={count}: {each.size:.0f} of {each.vocabulary:,} tokens for a sentence; of the dev "
-            f"references, {each.tokens:.1f}% of the tokens are on it, and all of {each.sentences:.1f}%"
-        )
-    typer.echo(f"{run / SHORTLIST}: translate with it by --set shortlist={CANDIDATES}")
 
 
 def distill(

@@ -15,7 +15,7 @@ from cotext.cli.analysis import attention, probe, windows
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
-from cotext.cli.data import distill, prepare, shortlist
+from cotext.cli.data import distill, prepare
 from cotext.cli.evaluate import evaluate
 from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
@@ -38,6 +38,7 @@ from cotext.cli.options import (
     tell_shard,
 )
 from cotext.cli.serve import serve, serve_key
+from cotext.cli.shortlist import shortlist
 from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate

@@ -112,10 +112,9 @@ def search(
     became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
     Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
-    if not requests or len(requests) != source.tokens.size(0):
-        raise CotextError(
-            f"{len(requests)} requests for {source.tokens.size(0)} source rows; give one per row"
-        )
+    rows = source.tokens.size(0)
+    if not requests or len(requests) != rows:
+        raise CotextError(f"{len(requests)} requests for {rows} source rows; give one per row")
     check_requests(requests, symbols, options.align)
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
         options = replace(options, beam=lexical.width)
@@ -133,7 +132,6 @@ def search(
         frontier = _start(requests, symbols, options, hidden_RD)
         found: dict[int, Hypothesis] = {}
         steps = Steps()
-        rows_meet = model.sees_other_rows
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
@@ -149,7 +147,7 @@ def search(
             if not bool(goes_on.all()):
                 if not bool(goes_on.any()):
                     break
-                if rows_meet:
+                if model.sees_other_rows:
                     ended = (~goes_on).nonzero().flatten()
                     results = [(requests[i], found[i].tokens) for i in frontier.entry[ended].tolist()]
                     state.finish(ended, *_decoder_inputs(results, rules, ended.device))

@@ -93,14 +93,7 @@ class Trainer:
             score_development,
         )
         self.checkpoints = RunCheckpoints(
-            run,
-            config,
-            corpus.checksums["tokenizer"],
-            model,
-            self.optimizer,
-            names,
-            self.accelerator,
-            lock,
+            run, config, corpus.checksums["tokenizer"], model, self.optimizer, names, self.accelerator, lock
         )
         self.progress = TrainingProgress(processes=self.accelerator.num_processes, corpus=corpus.checksums)
         self.cursor = Cursor()
