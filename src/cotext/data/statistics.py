@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.data.encoding import EncodedChunk
+if TYPE_CHECKING:  # `cotext info` reads no store, and need not wait for its library
+    from cotext.data.encoding import EncodedChunk
 
 PERCENTILES: Final = (50, 90, 99)
 # A pair is an outlier when its longer side has at least so many tokens and so many times those of the other.
@@ -164,7 +165,7 @@ class StatisticsCollector:
         self._seen = SeenPairs()
         self._duplicates = 0
 
-    def add(self, chunk: EncodedChunk) -> None:
+    def add(self, chunk: "EncodedChunk") -> None:
         """Count the documents of a chunk, none of which may be without a sentence."""
         starts = np.cumsum(chunk.sizes) - chunk.sizes
         self._documents += len(chunk.sizes)
