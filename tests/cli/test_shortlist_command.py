@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_runs import prepare_toy, run_config, write_run
+from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 from typer.testing import CliRunner
 
 from cotext import load
 from cotext.cli.main import app
 from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import load_tokenizer
+from cotext.decoding.open import open_run, open_scorer
+from cotext.interchange.hub import export_hub
 from cotext.interchange.int8 import export_int8
 from cotext.runtime.errors import CotextError
 
@@ -32,8 +34,19 @@ def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
     assert len(listed.translate(text)) == 1
     assert "|shortlist:5" in listed.signature
     assert "shortlist" not in load(run).signature
-    export_int8(run, tmp_path / "int8")
-    assert (tmp_path / "int8" / SHORTLIST).read_bytes() == (run / SHORTLIST).read_bytes()
+    for export, name in ((export_int8, "int8"), (export_hub, "hub")):
+        export(run, tmp_path / name)
+        assert (tmp_path / name / SHORTLIST).read_bytes() == (run / SHORTLIST).read_bytes()
+
+
+def test_given_text_is_scored_without_a_table(tmp_path: Path) -> None:
+    data = prepare_toy(tmp_path / "data")
+    config = with_section(run_config(), "decode", shortlist=5)
+    run = write_run(tmp_path / "run", config, load_tokenizer(data / "tokenizer"))
+    with pytest.raises(CotextError, match="has no shortlist"):
+        open_run(run, "cpu")
+    [document] = toy_documents(1, 3)
+    assert len(open_scorer(run, "cpu").translator.score([document])[0]) == len(document)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

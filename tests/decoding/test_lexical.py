@@ -247,6 +247,18 @@ def test_copied_text_is_written_once_and_never_begun_again(text: str) -> None:
     assert automaton.may_close(written)
 
 
+@pytest.mark.parametrize("phrase", ["Tisch", "Handy", "%d"])
+def test_what_is_offered_after_a_bracket_is_of_the_vocabulary(phrase: str) -> None:
+    """A shortlist takes the vocabulary in: else a phrase could only follow a bracket with a space before."""
+    automaton = SentenceAutomaton(C(required=((phrase,),)), SPELLED)
+    for text in ("das", "(", "neu ("):
+        tokens = SUBWORDS.encode(text)
+        assert SUBWORDS.unk not in tokens
+        written = after(automaton, tokens)
+        assert written is not None
+        assert automaton.vocabulary.issuperset(automaton.offers(written))
+
+
 def test_words_that_go_on_in_the_next_token() -> None:
     pytest.importorskip("subword_nmt")
     pytest.importorskip("sacremoses")

@@ -526,6 +526,17 @@ def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> No
     assert opened.first_pass.folder == first
 
 
+@pytest.mark.parametrize("decode", [{"precision": "bfloat16"}, {"shortlist": 5}])
+def test_how_a_run_computes_is_not_asked_of_its_engine(
+    tokenizer: Tokenizer, tmp_path: Path, decode: dict[str, Any], documents: list[Document]
+) -> None:
+    content: dict[str, Any] = {"view": VIEWS["sentence"], "model": SIZES, "train": {"threads": 1}}
+    run, engine = tmp_path / "run", tmp_path / "engine"
+    write(run, parse_config({**content, "decode": decode}, "test"), tokenizer, ENDING)
+    export_engine(run, engine)
+    assert len(translations(open_run(engine, "cpu"), documents)) == len(documents)
+
+
 def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:
     run, engine = make("s4to4"), tmp_path / "engine"
     export_engine(run, engine, "int8")
@@ -591,3 +602,15 @@ def test_speed_times_an_engine(make: Make, tmp_path: Path) -> None:
     names = [way["way"] for way in told["settings"]["one"]]
     assert names == ["engine, greedy", "engine, greedy, one by one"]
     assert all("|engine:ctranslate2-" in way["signature"] for way in told["settings"]["one"])
+
+
+def test_speed_times_an_engine_beside_a_run_in_another_precision(make: Make, tmp_path: Path) -> None:
+    text = tmp_path / "in.en"
+    write_documents(text, [Document(d.id, d.source) for d in toy_documents(1, 5)], "text")
+    given = ("--document", text, "--rounds", "1", "--setting", "one", "--device", "cpu", "--json")
+    told = json.loads(
+        succeed("speed", make("sentence", False, ENDING), *given, "--set", "precision=bfloat16").out
+    )
+    signatures = [way["signature"] for way in told["settings"]["one"]]
+    assert ["precision:bfloat16" in each for each in signatures] == [True, True, False]
+    assert "|quantization:int8" in signatures[-1]

@@ -77,6 +77,19 @@ def test_shared_nodes_are_nodes_beside_every_sentence(
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_mixed_precision_leaves_sums_of_weights_precise(
+    on_cpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of two places are compared, and gradients are made of them outside the region of autocast."""
+    monkeypatch.setattr(joined, "on_cpu", lambda x: on_cpu)
+    q, k, v = (states(seed, 2, HEADS, 5, D).detach().mul(4).bfloat16() for seed in range(3))
+    plain = joined.mix_apart(q, k, v, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = joined.mix_apart(q, k, v, None)
+    torch.testing.assert_close(mixed, plain, rtol=0, atol=0)
+
+
 def test_nodes_of_rows_by_hand() -> None:
     sentence = sentences(([2, 1, 3], [4]))
     nodes = layout(sentence, D, packed=Packed(by_sentence=True)).nodes.rows

@@ -25,6 +25,7 @@ from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
+from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import INSTALL
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
@@ -243,8 +244,9 @@ def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]
 def _engine_ways(
     run: OpenedRun, name: str, decode: dict[str, Any], threads: int, folder: Path
 ) -> Iterator[Way]:
-    """The same weights in int8."""
-    write_engine(run.loaded, "int8", folder, {})
+    """The same weights in int8, whatever the run computes in; an engine takes no shortlist."""
+    write_engine(load_run(run.folder), "int8", folder, {})
+    decode = {key: value for key, value in decode.items() if key not in ("precision", "shortlist")}
     engine = open_run(folder, str(run.translator.device), decode, threads=threads)
     for beam in dict.fromkeys([1, run.config.decode.beam]):
         what = "greedy" if beam == 1 else f"beam {beam}"

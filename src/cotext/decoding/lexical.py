@@ -114,8 +114,9 @@ class SentenceAutomaton:
 
     @property
     def vocabulary(self) -> set[int]:
-        """The tokens of all phrases."""
-        return {token for path in self._paths.values() for token in path}
+        """The tokens of all phrases, behind a space and where they begin within a word."""
+        within = (self._spelling.encoded_within(phrase, "(") or () for phrase in self._units_of)
+        return {token for path in (*self._paths.values(), *within) for token in path}
 
     @property
     def room(self) -> int:

@@ -117,8 +117,8 @@ def _loaded(
 def open_scorer(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> OpenedRun:
-    """Load a run to score given translations: as `open_run`, but no first pass is needed."""
-    return open_run(run, device, {**(decode or {}), "first_pass": ""}, update)
+    """Load a run to score given translations: as `open_run`, but no first pass or shortlist is needed."""
+    return open_run(run, device, {**(decode or {}), "first_pass": "", "shortlist": 0}, update)
 
 
 def _opened(

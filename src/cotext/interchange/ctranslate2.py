@@ -160,8 +160,8 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """As it is published, but that a first pass keeps its path, and its precision is the engine's."""
-    changed = {"precision": "float32"}
+    """As it is published, but that a first pass keeps its path, and how it computes is up to the engine."""
+    changed: dict[str, Any] = {"precision": "float32", "shortlist": 0}
     if config.decode.first_pass == "init":
         changed["first_pass"] = config.train.init
     decode = config.decode.model_copy(update=changed)

@@ -7,9 +7,11 @@ began with and of the data, the names are left.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, Final
 
 from cotext.config.recipe import Config, dump_config
+from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.run_folder import IMPORT, noted_data, noted_import
@@ -76,6 +78,7 @@ def export_hub(
     with writing(out), replacing(out.resolve()) as temporary:
         write_run(temporary, loaded, imported)
         write_data(temporary, facts.data)
+        copy_shortlist(run, temporary)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
 
@@ -95,6 +98,12 @@ def write_data(folder: Path, noted: Mapping[str, Any]) -> None:
     """Write into a folder what is noted of the training data, if anything is."""
     if noted:
         (folder / "data.json").write_text(f"{sealed(noted)}\n", encoding="utf-8")
+
+
+def copy_shortlist(run: Path, folder: Path) -> None:
+    """Copy the shortlist of a run, if it has one, for which its configuration may ask."""
+    if (run / SHORTLIST).is_file():
+        copyfile(run / SHORTLIST, folder / SHORTLIST)
 
 
 def published_config(config: Config) -> Config:

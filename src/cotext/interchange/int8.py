@@ -1,11 +1,9 @@
 """Runs in int8: a fourth of the size, to translate and score with, and not to be trained."""
 
 from pathlib import Path
-from shutil import copyfile
 
 from cotext.config.recipe import Config, dump_config
-from cotext.data.shortlist import SHORTLIST
-from cotext.interchange.hub import write_data
+from cotext.interchange.hub import copy_shortlist, write_data
 from cotext.models.checkpoint import load_run, save_model
 from cotext.models.int8 import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import
@@ -31,8 +29,7 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, config, fingerprint, loaded.updates)
         write_data(temporary, noted_data(run))
-        if (run / SHORTLIST).is_file():
-            copyfile(run / SHORTLIST, temporary / SHORTLIST)
+        copy_shortlist(run, temporary)
         if imported := noted_import(run):
             (temporary / IMPORT).write_text(f"{sealed(imported)}\n", encoding="utf-8")
 

@@ -42,8 +42,8 @@ FOLDER: Final = "compared"
 MAP_SENTENCES: Final = range(4, 13)
 CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
 # Of decoding, what scores depend on.
-CONTEXT_SETTINGS: Final = ("before", "group_windows", "source_language", "target_language")
-SCORING_SETTINGS: Final = ("max_source_tokens", *CONTEXT_SETTINGS)
+CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
+SCORING_SETTINGS: Final = ("max_source_tokens", *CHANGING_SCORES)
 _DIGITS = 12  # of a digest: 48 bits
 
 
@@ -275,7 +275,7 @@ def _decide(
     for path, suite in settings.suites.items():
         # Of the settings, those of what scoring takes; those that change scores are part of the name.
         chosen = {key: settings.decode[key] for key in SCORING_SETTINGS if key in settings.decode}
-        changes = [f"{key}={chosen[key]}" for key in CONTEXT_SETTINGS if key in chosen]
+        changes = [f"{key}={chosen[key]}" for key in CHANGING_SCORES if key in chosen]
         name = _digest(weights, __version__, *changes)
         kept = _folder(run.folder) / f"{_digest(checksum(path))}-{name}.json"
         controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1

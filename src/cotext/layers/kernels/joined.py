@@ -29,7 +29,8 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 
     `mask` [B, 1, 1, S], True = may attend; of a query that sees none of these keys, l is minus infinity.
     """
-    with torch.no_grad():
+    # Autocast would round the products of precise numbers again.
+    with torch.no_grad(), torch.autocast(q_BHTK.device.type, enabled=False):
         q, k, v = (precise(x) for x in (q_BHTK, k_BHSK, v_BHSK))
         if on_cpu(q):
             # The library's attention, with the sums that its public function keeps to itself.
