@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import fsspec
 import pytest
 from command_line import World, cotext, listing, succeed
 
@@ -75,6 +76,31 @@ def test_shards_joined_are_what_one_process_writes(
     assert out.read_bytes() == one.read_bytes()
     assert joined.out == whole.out.replace(str(one), str(out))
     assert not folder_of(out).exists()
+
+
+@pytest.mark.parametrize("name", ["translate", "score", "contrastive", "cxmi"])
+def test_inputs_at_addresses(world: World, tmp_path: Path, name: str) -> None:
+    one, out = tmp_path / "one", tmp_path / "out"
+    system = fsspec.filesystem("memory")
+    for file in ("train.en", "train.de", "test.en", "test.de", "suite.json"):
+        system.put(str(world.folder / file), f"/shards/{file}")
+    try:
+        for target, more in ((one, []), (out, ["--shard", "1/1"])):
+            arguments = [word.replace("WORLD/run", str(world.run)) for word in COMMANDS[name].split()]
+            arguments = [word.replace("WORLD", "memory://shards") for word in arguments]
+            succeed(*[word.replace("OUT", str(target)) for word in arguments], *more)
+        succeed("join", out)
+    finally:
+        system.rm("/shards", recursive=True)
+    assert out.read_bytes() == one.read_bytes()
+
+
+def test_only_corpora_are_read_at_addresses(world: World, tmp_path: Path) -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe("/pages/page.md", b"# The cat\n\nThe cat sees a dog.\n")
+    refused = cotext("translate", world.run, "memory://pages/page.md", "--out", tmp_path / "out.md")
+    system.rm("/pages", recursive=True)
+    assert (refused.code, "memory:///pages/page.md: only corpora are read at" in refused.err) == (2, True)
 
 
 def test_scores_for_programs(world: World, tmp_path: Path) -> None:

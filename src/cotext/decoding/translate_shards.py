@@ -15,6 +15,7 @@ from cotext.decoding.translate_file import (
     write_scores,
 )
 from cotext.decoding.translator import Translation
+from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.joining import JoinedParts
 from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
@@ -42,7 +43,7 @@ def translate_shard(job: CorpusJob, shard: Shard, on_sentences: Callable[[int], 
     """
     translator = job.opened.translator
     joining = {
-        "source": str(job.source.absolute()),
+        "source": str(absolute(job.source)),
         "format": job.format,
         "scores": "" if job.scores is None else str(job.scores.absolute()),
         "align": translator.plan.options.align,

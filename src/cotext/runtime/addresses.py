@@ -34,6 +34,11 @@ def address_of(path: Path) -> str | None:
     return f"{found[1]}:{'///' if found[1] in _ROOTED else '//'}{found[2]}"
 
 
+def absolute(path: Path) -> Path:
+    """The same file by a name that holds in every working folder; an address as it is."""
+    return path.absolute() if address_of(path) is None else path
+
+
 def address_exists(address: str) -> bool:
     """Whether there is a file at an address.
 
