@@ -1,6 +1,7 @@
 """The command `shortlist`, and runs opened with and without its table."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from typer.testing import CliRunner
 
 from cotext import load
 from cotext.cli.main import app
-from cotext.data.shortlist import SHORTLIST
+from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
+from cotext.decoding.open import open_run
+from cotext.decoding.translate_file import systems_of
 from cotext.interchange.int8 import export_int8
 from cotext.runtime.errors import CotextError
 
@@ -32,6 +35,10 @@ def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
     assert len(listed.translate(text)) == 1
     assert "|shortlist:5" in listed.signature
     assert "shortlist" not in load(run).signature
+    before = systems_of(open_run(run, decode={"shortlist": 5}))
+    table = Shortlist.load(run / SHORTLIST, load_tokenizer(run / "tokenizer"))
+    replace(table, frequent=table.frequent[:1]).save(run / SHORTLIST)
+    assert systems_of(open_run(run, decode={"shortlist": 5})) != before  # an interrupted job is another now
     export_int8(run, tmp_path / "int8")
     assert (tmp_path / "int8" / SHORTLIST).read_bytes() == (run / SHORTLIST).read_bytes()
 

@@ -19,6 +19,7 @@ from cotext.data.formats import write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import name_warning
+from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
 from cotext.decoding.open import OpenedRun
@@ -330,6 +331,7 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
         "model": checksum(opened.weights),
         "tokenizer": opened.loaded.tokenizer.fingerprint,
         "config": dump_config(opened.config),
+        **identity_of(opened.translator.shortlist),
     }
 
 

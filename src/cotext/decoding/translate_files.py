@@ -197,7 +197,7 @@ def read_file(path: Path) -> bytes:
 
 
 def check_file(path: Path) -> None:
-    """Raise CotextError where there is no regular file of this machine, or one of more than MAX_FILE_BYTES."""
+    """Raise CotextError where there is no regular file here, or one of more than MAX_FILE_BYTES."""
     _check_regular(path)
     if (address := address_of(path)) is not None:
         raise CotextError(f"{address}: only corpora are read at addresses; copy this file to a disk")
