@@ -1,7 +1,8 @@
 """Documents appended to the training corpus of prepared data: `cotext prepare --append`.
 
 The tokenizer, the held-out sets, the shards that are there and files of others stay as they are; new
-documents come in shards of their own behind them. The folder is replaced as a whole, by one that shares the old files.
+documents come in shards of their own behind them. The folder is replaced as a whole, by one that shares the
+old files.
 """
 
 from collections.abc import Sequence
