@@ -127,6 +127,13 @@ def test_scores_of_what_was_written_come_with_it(world: World, tmp_path: Path) -
         assert float(value) == pytest.approx(float(other_value), abs=1e-4)
 
 
+def test_all_shards_are_to_have_scores_or_none(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    succeed(*command("translate", world, out), "--shard", "1/2")
+    refused = cotext(*command("translate", world, out), "--scores", tmp_path / "s.tsv", "--shard", "2/2")
+    assert (refused.code, "job.scores: False there, True now" in refused.err) == (2, True), refused.err
+
+
 def scores_in(table: Path) -> list[list[str]]:
     return [line.split("\t") for line in table.read_text().splitlines()[1:]]
 

@@ -50,7 +50,8 @@ def translate_shard(job: CorpusJob, shard: Shard, on_sentences: Callable[[int], 
         "piece": pieces_of(translator.config.view),
         "signature": job.opened.signature,
     }
-    sharded = ShardedJob(COMMAND, "documents", job.header, joining)
+    identity = {**job.header, "scores": job.scores is not None}
+    sharded = ShardedJob(COMMAND, "documents", identity, joining)
     with Part(job.out, shard, job.sizes, sharded) as part:
         resumed = job.translate_into(_PartJournal(part), on_sentences)
     return part.report(job.sentences, resumed, job.opened.signature)
