@@ -103,6 +103,31 @@ def test_only_corpora_are_read_at_addresses(world: World, tmp_path: Path) -> Non
     assert (refused.code, "memory:///pages/page.md: only corpora are read at" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "shard"),
+    [
+        *((name, "") for name in ("translate", "into a folder", "distill", "prepare", "train")),
+        *((name, "1/1") for name in ("translate", "score", "cxmi", "distill")),
+    ],
+)
+def test_no_output_is_at_an_address(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shard: str
+) -> None:
+    """Where nothing is written, and a folder of that name would look as if it were."""
+    monkeypatch.chdir(tmp_path)
+    others = {
+        "into a folder": "translate WORLD/run WORLD/test.en --out-dir OUT",
+        "distill": "distill WORLD/run --data WORLD/data --out OUT",
+        "prepare": "prepare --controlled 20 --out OUT",
+        "train": "train focused-concatenation/s2to2 --data WORLD/data --out OUT",
+    }
+    words = {**COMMANDS, **others}[name].replace("WORLD", str(world.folder)).split()
+    words = [word.replace("OUT", "memory://bucket/out") for word in words]
+    refused = cotext(*words, *(["--shard", shard] if shard else []))
+    assert (refused.code, "only what is read may be at an address" in refused.err) == (2, True), refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scores_for_programs(world: World, tmp_path: Path) -> None:
     one, out = tmp_path / "one", tmp_path / "out"
     succeed(*command("score", world, one), "--json")

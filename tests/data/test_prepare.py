@@ -174,8 +174,8 @@ def test_a_tokenizer_of_a_sample(files: dict[str, Path], tmp_path: Path) -> None
         pieces[sample] = report["tokenizer"]["fingerprint"]
     assert notes == {
         "40": [
-            f"the tokenizer was trained on 40 of {2 * sum(map(len, TRAIN))} sentences, drawn from the whole corpus "
-            "(--tokenizer-sample)"
+            f"the tokenizer was trained on 40 of {2 * sum(map(len, TRAIN))} sentences, drawn from the whole "
+            "corpus (--tokenizer-sample)"
         ],
         "all": [],
         "1000000": [],

@@ -33,6 +33,7 @@ from cotext.decoding.wishes import Wishes
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
+from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
@@ -267,8 +268,9 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
-        CotextError: a folder, a device, a file in a folder that does not exist, or an input.
+        CotextError: a folder, a device, a file in a folder that does not exist, an address, or an input.
     """
+    require_here(out)
     folder = out.absolute().parent
     if out.is_dir():
         raise CotextError(f"{out}: is a folder; give --out the name of a file")

@@ -38,7 +38,7 @@ from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.macros import without_macros
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
-from cotext.runtime.addresses import address_of
+from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -344,6 +344,7 @@ def check_outputs_of(
         CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
     """
     for source, out in zip(sources, outs, strict=True):
+        require_here(out)
         if folder is None or folder.exists():
             check_outputs(out, scores, source)
             check_output(out, sources)
