@@ -159,6 +159,17 @@ def test_all_shards_are_to_have_scores_or_none(world: World, tmp_path: Path) -> 
     assert (refused.code, "job.scores: False there, True now" in refused.err) == (2, True), refused.err
 
 
+def test_other_settings_are_told_by_their_keys(world: World, tmp_path: Path) -> None:
+    arguments = command("translate", world, tmp_path / "out")
+    succeed(*arguments, "--shard", "1/2")
+    refused = cotext(*arguments, "--set", "beam=3", "--set", "precision=bfloat16", "--shard", "2/2")
+    assert refused.code == 2
+    assert refused.err.rstrip().splitlines()[-2:] == [
+        "  job.config.decode.beam: 2 there, 3 now",
+        "  job.config.decode.precision: float32 there, bfloat16 now",
+    ]
+
+
 def scores_in(table: Path) -> list[list[str]]:
     return [line.split("\t") for line in table.read_text().splitlines()[1:]]
 

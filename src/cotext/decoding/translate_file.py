@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cotext.config.recipe import dump_config
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_translations
@@ -332,7 +331,7 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
         **engine,
         "model": checksum(opened.weights),
         "tokenizer": opened.loaded.tokenizer.fingerprint,
-        "config": dump_config(opened.config),
+        "config": opened.config.model_dump(mode="json"),
         **identity_of(opened.translator.shortlist),
     }
 
