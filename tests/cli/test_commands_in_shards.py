@@ -170,6 +170,31 @@ def test_other_settings_are_told_by_their_keys(world: World, tmp_path: Path) -> 
     ]
 
 
+def test_scores_that_are_there_are_not_replaced_unasked(world: World, tmp_path: Path) -> None:
+    out, scores = tmp_path / "out", tmp_path / "scores.tsv"
+    succeed(*command("translate", world, out), "--scores", scores, "--shard", "1/1")
+    scores.write_text("of somebody else")
+    refused = cotext("join", out)
+    assert (refused.code, f"{scores}: exists; move it away" in refused.err) == (2, True), refused.err
+    assert (scores.read_text(), out.exists()) == ("of somebody else", False)
+    succeed("join", out, "--overwrite")
+    assert len(scores_in(scores)) > 1
+
+
+def test_a_folder_is_not_replaced_by_joining(world: World, tmp_path: Path) -> None:
+    """Which is told before anything is written."""
+    out = tmp_path / "out"
+    succeed("distill", world.run, "--data", world.folder / "data", "--out", out, "--shard", "1/1")
+    out.mkdir()
+    (out / "notes").write_text("of somebody else")
+    for more in ([], ["--overwrite"]):
+        refused = cotext("join", out, *more)
+        assert (refused.code, "is a folder that holds something" in refused.err) == (2, True), refused.err
+    (out / "notes").unlink()
+    succeed("join", out)
+    assert (out / "train.arrow").exists()
+
+
 def scores_in(table: Path) -> list[list[str]]:
     return [line.split("\t") for line in table.read_text().splitlines()[1:]]
 

@@ -79,13 +79,16 @@ def _counted(documents: Iterable[ParallelDocument], report: FileReport) -> Itera
         yield document
 
 
-def join_translations(out: Path, parts: JoinedParts) -> FileReport:
+def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) -> FileReport:
     """Write the translation of a corpus by shards, and its scores where they were asked for.
 
     Raises:
-        CotextError: the source is not where it was, or has changed; storage refuses.
+        CotextError: the source is not where it was, or has changed; scores are there already, without
+            `overwrite`; storage refuses.
     """
     facts = parts.joining
+    if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
+        raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
     source, format = Path(facts["source"]), facts["format"]
     if checksums_of([source], format) != parts.job["source"]:
         raise CotextError(f"{source}: is not what the shards have translated; put that file back")
