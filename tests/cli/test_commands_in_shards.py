@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import fsspec
 import pytest
 from command_line import World, cotext, listing, succeed
 
@@ -77,6 +78,56 @@ def test_shards_joined_are_what_one_process_writes(
     assert not folder_of(out).exists()
 
 
+@pytest.mark.parametrize("name", ["translate", "score", "contrastive", "cxmi"])
+def test_inputs_at_addresses(world: World, tmp_path: Path, name: str) -> None:
+    one, out = tmp_path / "one", tmp_path / "out"
+    system = fsspec.filesystem("memory")
+    for file in ("train.en", "train.de", "test.en", "test.de", "suite.json"):
+        system.put(str(world.folder / file), f"/shards/{file}")
+    try:
+        for target, more in ((one, []), (out, ["--shard", "1/1"])):
+            arguments = [word.replace("WORLD/run", str(world.run)) for word in COMMANDS[name].split()]
+            arguments = [word.replace("WORLD", "memory://shards") for word in arguments]
+            succeed(*[word.replace("OUT", str(target)) for word in arguments], *more)
+        succeed("join", out)
+    finally:
+        system.rm("/shards", recursive=True)
+    assert out.read_bytes() == one.read_bytes()
+
+
+def test_only_corpora_are_read_at_addresses(world: World, tmp_path: Path) -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe("/pages/page.md", b"# The cat\n\nThe cat sees a dog.\n")
+    refused = cotext("translate", world.run, "memory://pages/page.md", "--out", tmp_path / "out.md")
+    system.rm("/pages", recursive=True)
+    assert (refused.code, "memory:///pages/page.md: only corpora are read at" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shard"),
+    [
+        *((name, "") for name in ("translate", "into a folder", "distill", "prepare", "train")),
+        *((name, "1/1") for name in ("translate", "score", "cxmi", "distill")),
+    ],
+)
+def test_no_output_is_at_an_address(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shard: str
+) -> None:
+    """Where nothing is written, and a folder of that name would look as if it were."""
+    monkeypatch.chdir(tmp_path)
+    others = {
+        "into a folder": "translate WORLD/run WORLD/test.en --out-dir OUT",
+        "distill": "distill WORLD/run --data WORLD/data --out OUT",
+        "prepare": "prepare --controlled 20 --out OUT",
+        "train": "train focused-concatenation/s2to2 --data WORLD/data --out OUT",
+    }
+    words = {**COMMANDS, **others}[name].replace("WORLD", str(world.folder)).split()
+    words = [word.replace("OUT", "memory://bucket/out") for word in words]
+    refused = cotext(*words, *(["--shard", shard] if shard else []))
+    assert (refused.code, "only what is read may be at an address" in refused.err) == (2, True), refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scores_for_programs(world: World, tmp_path: Path) -> None:
     one, out = tmp_path / "one", tmp_path / "out"
     succeed(*command("score", world, one), "--json")
@@ -99,6 +150,49 @@ def test_scores_of_what_was_written_come_with_it(world: World, tmp_path: Path) -
         (*place, value, tokens), (*other_place, other_value, other_tokens) = line, other
         assert (place, tokens) == (other_place, other_tokens)
         assert float(value) == pytest.approx(float(other_value), abs=1e-4)
+
+
+def test_all_shards_are_to_have_scores_or_none(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    succeed(*command("translate", world, out), "--shard", "1/2")
+    refused = cotext(*command("translate", world, out), "--scores", tmp_path / "s.tsv", "--shard", "2/2")
+    assert (refused.code, "job.scores: False there, True now" in refused.err) == (2, True), refused.err
+
+
+def test_other_settings_are_told_by_their_keys(world: World, tmp_path: Path) -> None:
+    arguments = command("translate", world, tmp_path / "out")
+    succeed(*arguments, "--shard", "1/2")
+    refused = cotext(*arguments, "--set", "beam=3", "--set", "precision=bfloat16", "--shard", "2/2")
+    assert refused.code == 2
+    assert refused.err.rstrip().splitlines()[-2:] == [
+        "  job.config.decode.beam: 2 there, 3 now",
+        "  job.config.decode.precision: float32 there, bfloat16 now",
+    ]
+
+
+def test_scores_that_are_there_are_not_replaced_unasked(world: World, tmp_path: Path) -> None:
+    out, scores = tmp_path / "out", tmp_path / "scores.tsv"
+    succeed(*command("translate", world, out), "--scores", scores, "--shard", "1/1")
+    scores.write_text("of somebody else")
+    refused = cotext("join", out)
+    assert (refused.code, f"{scores}: exists; move it away" in refused.err) == (2, True), refused.err
+    assert (scores.read_text(), out.exists()) == ("of somebody else", False)
+    succeed("join", out, "--overwrite")
+    assert len(scores_in(scores)) > 1
+
+
+def test_a_folder_is_not_replaced_by_joining(world: World, tmp_path: Path) -> None:
+    """Which is told before anything is written."""
+    out = tmp_path / "out"
+    succeed("distill", world.run, "--data", world.folder / "data", "--out", out, "--shard", "1/1")
+    out.mkdir()
+    (out / "notes").write_text("of somebody else")
+    for more in ([], ["--overwrite"]):
+        refused = cotext("join", out, *more)
+        assert (refused.code, "is a folder that holds something" in refused.err) == (2, True), refused.err
+    (out / "notes").unlink()
+    succeed("join", out)
+    assert (out / "train.arrow").exists()
 
 
 def scores_in(table: Path) -> list[list[str]]:

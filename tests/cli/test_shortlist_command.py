@@ -1,6 +1,7 @@
 """The command `shortlist`, and runs opened with and without its table."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from typer.testing import CliRunner
 
 from cotext import load
 from cotext.cli.main import app
-from cotext.data.shortlist import SHORTLIST
+from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding.open import open_run, open_scorer
+from cotext.decoding.translate_file import systems_of
 from cotext.interchange.hub import export_hub
 from cotext.interchange.int8 import export_int8
 from cotext.runtime.errors import CotextError
@@ -37,6 +39,10 @@ def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
     for export, name in ((export_int8, "int8"), (export_hub, "hub")):
         export(run, tmp_path / name)
         assert (tmp_path / name / SHORTLIST).read_bytes() == (run / SHORTLIST).read_bytes()
+    before = systems_of(open_run(run, decode={"shortlist": 5}))
+    table = Shortlist.load(run / SHORTLIST, load_tokenizer(run / "tokenizer"))
+    replace(table, frequent=table.frequent[:1]).save(run / SHORTLIST)
+    assert systems_of(open_run(run, decode={"shortlist": 5})) != before  # an interrupted job is another now
 
 
 def test_given_text_is_scored_without_a_table(tmp_path: Path) -> None:

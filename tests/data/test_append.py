@@ -79,6 +79,25 @@ def test_again_and_what_is_there_already(folder: Path) -> None:
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
+def test_the_same_name_with_other_content(folder: Path) -> None:
+    """Every text that was appended stays known, though its name is that of another by now."""
+    succeed(*command(folder))
+    write_parallel(folder / "new.en", folder / "new.de", NEW[1:], "text")
+    succeed(*command(folder))
+    write_parallel(folder / "new.en", folder / "new.de", NEW, "text")
+    refused = cotext(*command(folder))
+    assert (refused.code, "new.en: is in" in refused.err) == (2, True), refused.err
+    appended = json.loads((folder / "data" / "report.json").read_text())["appended"]
+    assert len({each["inputs"][str(folder / "new.en")] for each in appended}) == 2
+
+
+def test_files_of_others_stay(folder: Path) -> None:
+    (folder / "data" / "notes").mkdir()
+    (folder / "data" / "notes" / "mine.txt").write_text("whose it is")
+    succeed(*command(folder))
+    assert (folder / "data" / "notes" / "mine.txt").read_text() == "whose it is"
+
+
 def test_refusals(folder: Path) -> None:
     with pytest.raises(CotextError, match="no prepared data there to append to"):
         append(folder / "new.en", folder / "new.de", folder / "nowhere")

@@ -162,6 +162,35 @@ def test_same_bytes_whatever_the_number_of_workers(
     assert contents(tmp_path / "one") == contents(tmp_path / "several")
 
 
+def test_a_tokenizer_of_a_sample(files: dict[str, Path], tmp_path: Path) -> None:
+    """Of a sample, and the report says so; of all, where there is no more, or all are asked for."""
+    corpus = [f"--{name.removeprefix('train_').replace('_', '-')}={path}" for name, path in files.items()]
+    notes, pieces = {}, {}
+    for sample in ("40", "all", "1000000"):
+        out = tmp_path / sample
+        succeed("prepare", *corpus, "--tokenizer-sample", sample, "--out", out)
+        report = json.loads((out / "report.json").read_text())
+        notes[sample] = [note for note in report["notes"] if "--tokenizer-sample" in note]
+        pieces[sample] = report["tokenizer"]["fingerprint"]
+    assert notes == {
+        "40": [
+            f"the tokenizer was trained on 40 of {2 * sum(map(len, TRAIN))} sentences, drawn from the whole "
+            "corpus (--tokenizer-sample)"
+        ],
+        "all": [],
+        "1000000": [],
+    }
+    assert pieces["40"] != pieces["all"] == pieces["1000000"]
+
+
+@pytest.mark.parametrize("given", ["0", "-5", "1e5", "some", "²", ""])
+def test_no_sample_of_a_tokenizer(files: dict[str, Path], tmp_path: Path, given: str) -> None:
+    corpus = [f"--{name.removeprefix('train_').replace('_', '-')}={path}" for name, path in files.items()]
+    refused = cotext("prepare", *corpus, f"--tokenizer-sample={given}", "--out", tmp_path / "data")
+    assert (refused.code, "a number of sentences, or all" in refused.err) == (2, True), refused.err
+    assert not (tmp_path / "data").exists()
+
+
 def test_one_file_with_both_languages(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / f"{name}.jsonl", None, corpus, "jsonl")

@@ -52,6 +52,21 @@ def test_a_document_that_cannot_be_translated_stays_with_its_reason(run: Path) -
         translations_of(Translate(run)(table_of([long])))
 
 
+def test_equal_ids_and_documents_without_a_sentence(run: Path) -> None:
+    """A row stays at its place, whatever it is called, and though there is nothing in it."""
+    given = [
+        Document("same", ("the cat sees a dog",)),
+        Document("same", ()),
+        Document("same", ("a dog", "a")),
+    ]
+    stage = Translate(run)
+    alone = [stage(table_of([document])).to_pylist() for document in given]
+    found = stage(table_of(given)).to_pylist()
+    assert [row["target"] for row in found] == [row["target"] for [row] in alone]
+    assert [len(row["target"]) for row in found] == [1, 0, 2]
+    assert not any(row["problem"] for row in found)
+
+
 def test_no_documents_and_documents_without_sentences(run: Path) -> None:
     assert Translate(run)(table_of([])).num_rows == 0
     [row] = Translate(run)(pa.table({"id": ["d"], "sentences": [["", ""]]})).to_pylist()

@@ -71,6 +71,17 @@ def test_a_shard_that_is_damaged_or_gone_at_the_address(address: str) -> None:
         open_data(Path(f"{address}/none"))
 
 
+@pytest.mark.parametrize("name", ["tokenizer/../../stray", "dev./../../stray"])
+def test_a_report_at_an_address_names_no_file_outside(address: str, tmp_path: Path, name: str) -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe("/prepared/stray", b"x")
+    system.rm("/prepared/report.json")
+    write_report(tmp_path, {"files": {name: "0"}})
+    system.put(str(tmp_path / "report.json"), "/prepared/report.json")
+    with pytest.raises(CotextError, match=r"report\.json: names a file outside"):
+        open_data(Path(address))
+
+
 def test_an_epoch_reads_each_file_once_and_every_document() -> None:
     sizes = np.random.default_rng(0).integers(1, 30, 3 * SHARDS_SHUFFLED + 1)
     ends = np.cumsum(sizes)

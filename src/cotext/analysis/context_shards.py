@@ -18,6 +18,7 @@ from cotext.data.formats import read_parallel, second_file
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.source_file import checksums_of
 from cotext.decoding.translate_file import systems_of
+from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.joining import JoinedParts
 from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
@@ -60,7 +61,7 @@ def cxmi_shard(
         "asked": {**asdict(asked), "conditions": asked.wanted},
         **systems_of(opened),
     }
-    joining = {"files": [str(path.absolute()) for path in files], "signature": signature}
+    joining = {"files": [str(absolute(path)) for path in files], "signature": signature}
     job = ShardedJob(COMMAND, "groups of documents", identity, joining)
     pool = Pool(documents)
     with Part(out, shard, sizes, job) as part:

@@ -17,12 +17,14 @@ from cotext.analysis.contrastive import (
 from cotext.analysis.contrastive_rows import ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
+from cotext.data.formats.streams import is_regular
 from cotext.data.suite_files import read_suite
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.signature import translation_entries
 from cotext.decoding.translate_file import systems_of
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
+from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.joining import JoinedParts
@@ -60,7 +62,7 @@ def contrastive_shard(
         translator.check(Document(e.id, e.source) for unit in chosen for e in units[unit][1])
     signature = opened.signature
     joining: dict[str, Any] = {
-        "suites": [str(path.absolute()) for path, _ in suites],
+        "suites": [str(absolute(path)) for path, _ in suites],
         "named": [str(path) for path, _ in suites],
         "recipe": suite_recipe(opened),
         "written": translation_entries(opened) if generate else None,
@@ -100,7 +102,7 @@ class JoinedSuites:
         self.suites: list[tuple[Path, ContrastiveSuite]] = []
         for name, stands_at, digest in zip(facts["named"], facts["suites"], parts.job["suites"], strict=True):
             path = Path(stands_at)
-            if not path.is_file() or checksum(path) != digest:
+            if not is_regular(path) or checksum(path) != digest:
                 raise CotextError(f"{path}: is not the suite that the shards have scored; put it back")
             self.suites.append((Path(name), read_suite(path)))
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 def join(
     out: Annotated[Path, typer.Argument(help="The --out that all shards were given.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file OUT.")] = False,
     json: Json = False,
 ) -> None:
     """Put the shards of a job together (`--shard i/n`): OUT is what one process would have written."""
     from cotext.runtime.joining import joining
 
     with joining(out, overwrite) as parts:
-        _join(out, parts, json)
+        _join(out, parts, overwrite, json)
 
 
-def _join(out: Path, parts: "JoinedParts", json: bool) -> None:
+def _join(out: Path, parts: "JoinedParts", overwrite: bool, json: bool) -> None:
     if parts.command == "score":
         from cotext.decoding.score_file import joined_scores
 
@@ -35,7 +35,7 @@ def _join(out: Path, parts: "JoinedParts", json: bool) -> None:
         from cotext.cli.translate import tell_files
         from cotext.decoding.translate_shards import join_translations
 
-        tell_files([out], [join_translations(out, parts)], json)
+        tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif parts.command == "contrastive":
         from cotext.analysis.contrastive_shards import JoinedSuites
         from cotext.cli.contrastive import tell_of, write_reports

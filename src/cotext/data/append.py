@@ -1,7 +1,8 @@
 """Documents appended to the training corpus of prepared data: `cotext prepare --append`.
 
-The tokenizer, the held-out sets and the shards that are there stay as they are; new documents come in shards
-of their own behind them. The folder is replaced as a whole, by one that shares the old files.
+The tokenizer, the held-out sets, the shards that are there and files of others stay as they are; new
+documents come in shards of their own behind them. The folder is replaced as a whole, by one that shares the
+old files.
 """
 
 from collections.abc import Sequence
@@ -22,16 +23,16 @@ from cotext.data.corpora import (
 from cotext.data.formats import read_parallel
 from cotext.data.languages import check_sides
 from cotext.data.overlap import HeldOut
-from cotext.data.preparation import STATE, Preparation, preparing
+from cotext.data.preparation import Preparation, preparing
 from cotext.data.preparation_notes import selection_notes
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, read_report, store_files, write_report
+from cotext.data.prepared import REPORT, read_report, store_files, write_report
 from cotext.data.selection import Selection
 from cotext.data.splitting import Splitting
 from cotext.data.store import TokenStore
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, link_or_copy
-from cotext.runtime.integrity import require_whole
+from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.version import __version__
 
 STORE = "train.arrow"
@@ -76,15 +77,16 @@ def append(
             "split": [each.name for each in splitters or ()],
             "clean": rules,
             "skip_unequal": skip_unequal,
+            "inputs": (inputs := input_checksums([corpus], format)),
         }
-        inputs = input_checksums([corpus], format)
-        if before.get("append") == settings and inputs.items() <= report.inputs.items():
+        if before.get("append") == settings:
             return report  # done before
+        of_all = [before["inputs"], *(each["inputs"] for each in before.get("appended", []))]
         for path in files:
-            if inputs[str(path)] in report.inputs.values():
+            if any(inputs[str(path)] in known.values() for known in of_all):
                 raise CotextError(f"{path}: is in {out} already; name a file that is not")
         # The report has all of the job, so that a folder that lacks its name alone is known.
-        job = {"cotext": __version__, "append": settings, "inputs": inputs, "onto": checksum(out / REPORT)}
+        job = {"cotext": __version__, "append": settings, "onto": checksum(out / REPORT)}
         if not work.begin(job, replacing=True):
             _encode(work, corpus, before, max_characters, workers, on_documents)
             _write_report(work, before, job)
@@ -106,11 +108,10 @@ def _encode(
     require_whole(work.out, before["files"], "prepare it again")
     for _ in checked_documents(corpus, max_characters):
         pass
-    old = store_files(work.out / STORE)
-    kept = [work.out / name for name in before["files"] if work.out / name not in old]
-    for path in kept:
+    old = {work.out / REPORT, *store_files(work.out / STORE)}
+    for path in sorted(path for path in work.out.rglob("*") if path.is_file() and path not in old):
         own = work.folder / path.relative_to(work.out)
-        own.parent.mkdir(exist_ok=True)
+        own.parent.mkdir(parents=True, exist_ok=True)
         own.unlink(missing_ok=True)
         link_or_copy(path, own)
     sets = HeldOut(
@@ -146,13 +147,14 @@ def _encode(
 def _write_report(work: Preparation, before: dict[str, Any], job: dict[str, Any]) -> None:
     """The report of the whole; `overlap` stays that of the first corpus, notes tell that of the others."""
     found = work.done("train")
+    kept = [work.folder / name for name in before["files"]]
     content = {
         **before,
         **job,
-        "inputs": {**before["inputs"], **job["inputs"]},
+        "inputs": {**job["append"]["inputs"], **before["inputs"]},
         "splits": {**before["splits"], "train": found["statistics"]},
         "notes": [*before["notes"], *found["notes"]],
         "appended": [*before.get("appended", []), {**job["append"], **found["added"]}],
-        "files": {**work.digests, **file_digests(work.folder, without=[STATE, *work.digests])},
+        "files": {**digests(work.folder, filter(Path.is_file, kept)), **work.digests},
     }
     write_report(work.folder, content)

@@ -11,6 +11,7 @@ a source among the sources:
 Shapes: V source vocabulary, C candidates of a source token, F frequent tokens.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,14 @@ class Shortlist:
             and table.max() < tokenizer.pieces
             for table, dimensions, least in tables
         )
+
+
+def identity_of(shortlist: Shortlist | None) -> dict[str, str]:
+    """What tells a job with this shortlist from others: the SHA-256 of its table; nothing without one."""
+    if shortlist is None:
+        return {}
+    table = shortlist.candidates.tobytes() + shortlist.frequent.tobytes()
+    return {"shortlist": hashlib.sha256(table).hexdigest()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cotext.config.recipe import dump_config
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import name_warning
+from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
 from cotext.decoding.open import OpenedRun
@@ -32,6 +32,7 @@ from cotext.decoding.wishes import Wishes
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
+from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
@@ -266,8 +267,9 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
-        CotextError: a folder, a device, a file in a folder that does not exist, or an input.
+        CotextError: a folder, a device, a file in a folder that does not exist, an address, or an input.
     """
+    require_here(out)
     folder = out.absolute().parent
     if out.is_dir():
         raise CotextError(f"{out}: is a folder; give --out the name of a file")
@@ -329,7 +331,8 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
         **engine,
         "model": checksum(opened.weights),
         "tokenizer": opened.loaded.tokenizer.fingerprint,
-        "config": dump_config(opened.config),
+        "config": opened.config.model_dump(mode="json"),
+        **identity_of(opened.translator.shortlist),
     }
 
 

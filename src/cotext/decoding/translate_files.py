@@ -38,6 +38,7 @@ from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.macros import without_macros
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
+from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -196,8 +197,10 @@ def read_file(path: Path) -> bytes:
 
 
 def check_file(path: Path) -> None:
-    """Raise CotextError where there is no regular file, or one of more than MAX_FILE_BYTES."""
+    """Raise CotextError where there is no regular file here, or one of more than MAX_FILE_BYTES."""
     _check_regular(path)
+    if (address := address_of(path)) is not None:
+        raise CotextError(f"{address}: only corpora are read at addresses; copy this file to a disk")
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
 
@@ -227,9 +230,8 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         hint = f"did you mean {near[0]}? " if near else ""
         raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
     _check_regular(path)
-    if not path.stat().st_size:
+    if not (head := _beginning(path)):
         raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
-    head = _beginning(path)
     found = recognise(head, path.name)
     if found is not None and found.name == "json" and path.suffix == ".jsonl":
         return "jsonl"  # with a line that is broken
@@ -342,6 +344,7 @@ def check_outputs_of(
         CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
     """
     for source, out in zip(sources, outs, strict=True):
+        require_here(out)
         if folder is None or folder.exists():
             check_outputs(out, scores, source)
             check_output(out, sources)

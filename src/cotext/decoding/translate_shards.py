@@ -15,6 +15,7 @@ from cotext.decoding.translate_file import (
     write_scores,
 )
 from cotext.decoding.translator import Translation
+from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.joining import JoinedParts
 from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
@@ -42,14 +43,15 @@ def translate_shard(job: CorpusJob, shard: Shard, on_sentences: Callable[[int], 
     """
     translator = job.opened.translator
     joining = {
-        "source": str(job.source.absolute()),
+        "source": str(absolute(job.source)),
         "format": job.format,
         "scores": "" if job.scores is None else str(job.scores.absolute()),
         "align": translator.plan.options.align,
         "piece": pieces_of(translator.config.view),
         "signature": job.opened.signature,
     }
-    sharded = ShardedJob(COMMAND, "documents", job.header, joining)
+    identity = {**job.header, "scores": job.scores is not None}
+    sharded = ShardedJob(COMMAND, "documents", identity, joining)
     with Part(job.out, shard, job.sizes, sharded) as part:
         resumed = job.translate_into(_PartJournal(part), on_sentences)
     return part.report(job.sentences, resumed, job.opened.signature)
@@ -77,13 +79,16 @@ def _counted(documents: Iterable[ParallelDocument], report: FileReport) -> Itera
         yield document
 
 
-def join_translations(out: Path, parts: JoinedParts) -> FileReport:
+def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) -> FileReport:
     """Write the translation of a corpus by shards, and its scores where they were asked for.
 
     Raises:
-        CotextError: the source is not where it was, or has changed; storage refuses.
+        CotextError: the source is not where it was, or has changed; scores are there already, without
+            `overwrite`; storage refuses.
     """
     facts = parts.joining
+    if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
+        raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
     source, format = Path(facts["source"]), facts["format"]
     if checksums_of([source], format) != parts.job["source"]:
         raise CotextError(f"{source}: is not what the shards have translated; put that file back")

@@ -34,6 +34,19 @@ def address_of(path: Path) -> str | None:
     return f"{found[1]}:{'///' if found[1] in _ROOTED else '//'}{found[2]}"
 
 
+def absolute(path: Path) -> Path:
+    """The same file by a name that holds in every working folder; an address as it is."""
+    return path.absolute() if address_of(path) is None else path
+
+
+def require_here(out: Path) -> None:
+    """Raise CotextError for an output at an address, which `pathlib` would take for a folder of that name."""
+    if (address := address_of(out)) is not None:
+        raise CotextError(
+            f"{address}: only what is read may be at an address; write to a disk, and copy it there"
+        )
+
+
 def address_exists(address: str) -> bool:
     """Whether there is a file at an address.
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from cotext.runtime.addresses import address_of, opened_address
+from cotext.runtime.addresses import address_of, opened_address, require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.process_identity import Process
 
@@ -101,7 +101,8 @@ def discard(folder: Path) -> None:
 
 
 def require_new(out: Path) -> None:
-    """Raise CotextError where a folder that is to be made exists, and is not empty."""
+    """Raise CotextError where a folder that is to be made exists, and is not empty, or is at an address."""
+    require_here(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
 

@@ -61,7 +61,7 @@ class JoinedParts:
 def joining(out: Path, overwrite: bool = False) -> Iterator[JoinedParts]:
     """Hold an output and the parts of its shards, all of which are done; the parts are deleted at the end.
 
-    `overwrite`: the output may exist.
+    `overwrite`: the output may exist, if it is a file.
 
     Raises:
         CotextError: there are none; one is missing, there twice, not finished or of another job; a process is
@@ -70,7 +70,12 @@ def joining(out: Path, overwrite: bool = False) -> Iterator[JoinedParts]:
     folder = folder_of(out)
     with storage(folder), writing(out):
         _require_nobody(out)
-        if out.exists() and not overwrite:
+        if out.is_dir() and any(out.iterdir()):
+            raise CotextError(
+                f"{out}: is a folder that holds something, and is not replaced; move it away; if it "
+                f"is what these shards were joined to before, delete {folder}"
+            )
+        if out.exists() and not (overwrite or out.is_dir()):
             raise CotextError(
                 f"{out}: exists; move it away, or add --overwrite to replace it; if it is what these shards "
                 f"were joined to before, delete {folder}"

@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final
 
+from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import sweep
 from cotext.runtime.process_identity import Process
@@ -150,8 +151,9 @@ def working_in(folder: Path) -> Iterator[Lock]:
     What is refused before anything is written leaves no folder behind.
 
     Raises:
-        CotextError: another process is at work in it, or storage refuses.
+        CotextError: another process is at work in it, storage refuses, or it is at an address.
     """
+    require_here(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -24,6 +24,7 @@ from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.languages import Languages, check_pair, name_warning
 from cotext.data.prepared import checked_digests
+from cotext.data.shortlist import identity_of
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
@@ -230,6 +231,7 @@ def _system(model: Path, translator: DocumentTranslator) -> dict[str, Any]:
         "model": checksum(model),
         "tokenizer": translator.tokenizer.fingerprint,
         "config": _deciding(translator.config),
+        **identity_of(translator.shortlist),
     }
 
 

@@ -17,7 +17,7 @@ from cotext.data.prepared import MANIFEST, REPORT, read_report
 from cotext.data.sampling import SHARDS_SHUFFLED
 from cotext.data.store_manifest import Shard
 from cotext.runtime.addresses import opened_address
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 
 TRAIN: Final = "train.arrow"
 SHARDS_ON_DISK: Final = 2 * SHARDS_SHUFFLED  # those shuffled together, and those that come next
@@ -27,13 +27,15 @@ def fetch_data(address: str) -> Path:
     """A folder of this machine with what is small of prepared data at an address; it goes with the process.
 
     Raises:
-        CotextError: no prepared data there, or it cannot be read.
+        CotextError: no prepared data there, it cannot be read, or its report names files elsewhere.
     """
     folder = Path(tempfile.mkdtemp(prefix="cotext-data-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _fetch(f"{address}/{REPORT}", folder / REPORT)
     names = read_report(folder).get("files", {})
     for name in names:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise CotextError(f"{address}/{REPORT}: names a file outside of the data, {shown(name)}")
         shard = name.startswith(f"{TRAIN}/") and name != f"{TRAIN}/{MANIFEST}"
         if name.startswith(("tokenizer/", "dev.", TRAIN)) and not shard:
             _fetch(f"{address}/{name}", folder / name)

@@ -139,7 +139,7 @@ def read_whole(path: Path) -> str:
     check_readable(path)
     refuse_named_pipe(path)
     try:
-        with path.open("rb") as raw:
+        with opened_raw(path) as raw:
             content = raw.read(MAX_WHOLE_BYTES + 1)
         if content.startswith(XZ_BEGINNING):
             with lzma.open(io.BytesIO(content)) as plain:
