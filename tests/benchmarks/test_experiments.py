@@ -1,13 +1,20 @@
 """Experiments: two rows of a few updates from nothing to their tables, in one call and in several."""
 
+import contextlib
+import importlib
 import json
 import re
 import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, Any
+from unittest.mock import patch
 
 import pytest
-from command_line import World, process_environment, succeed
+from command_line import World, cotext, process_environment, succeed
 
+from benchmarks.experiments import runner
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
@@ -34,7 +41,7 @@ settings:
   model.encoder_layers: 1
   model.decoder_layers: 1
   train.max_updates: ${updates}
-  train.max_tokens: 300
+  train.max_tokens: 3000  # the development corpus is of a size, and is read eight times
   train.validate_every: 2
   train.log_every: 2
   train.validate_bleu: false
@@ -67,15 +74,37 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the experiment, run to its end in one call."""
     folder = tmp_path_factory.mktemp("experiment")
     (folder / "two.yaml").write_text(EXPERIMENT)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in process_environment().items():
-            patch.setenv(name, value)
+            monkeypatch.setenv(name, value)
         assert run(folder, "--at-once", "2") == 0
     return folder
 
 
+class RunHere:
+    """In the place of a process: a command that has run in this one, which has imported everything."""
+
+    def __init__(self, command: Sequence[str], stdout: IO[bytes], stderr: IO[bytes], **_: Any) -> None:
+        python, dash_m, module, *arguments = command
+        assert (python, dash_m) == (sys.executable, "-m")
+        if module == "cotext":
+            done = cotext(*arguments)
+            stdout.write(done.out.encode())
+            stderr.write(done.err.encode())
+            self.code = done.code
+            return
+        with patch.object(sys, "argv", [module, *arguments]), contextlib.redirect_stdout(None):
+            importlib.import_module(module).main()
+        self.code = 0
+
+    def poll(self) -> int:
+        return self.code
+
+
 def run(folder: Path, *arguments: str) -> int:
-    return main([str(folder / "two.yaml"), "--out", str(folder / "out"), *arguments])
+    """Run an experiment, its commands here: that they run in processes, the test of a stop shows."""
+    with patch.object(runner.subprocess, "Popen", RunHere):
+        return main([str(folder / "two.yaml"), "--out", str(folder / "out"), *arguments])
 
 
 def results(folder: Path) -> dict[str, dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]]:

@@ -57,7 +57,7 @@ SYSTEMS = (
 
 def system(recipe: str) -> tuple[Model, Config]:
     """A tiny model of a recipe in float32, of which no part is neutral."""
-    config = load_config(recipe, None, [*SETTINGS, "decode.beam=1"])
+    config = load_config(recipe, None, [*SETTINGS, "decode.beam=1", "decode.max_extra=1"])
     torch.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size)
     with torch.no_grad():
