@@ -26,9 +26,9 @@ VERY_SMALL = [
     "model.heads=2",
     "model.encoder_layers=2",
     "model.decoder_layers=1",
-    "train.max_updates=2",
+    "train.max_updates=3",
     "train.max_tokens=300",
-    "train.warmup_updates=1",
+    "train.warmup_updates=2",
     "train.log_every=1",
     "train.validate_bleu=false",
     "train.threads=1",
@@ -80,9 +80,9 @@ def test_trains(recipe: str, data: Path, start: Path, tmp_path: Path) -> None:
     if config.train.init == REQUIRED:
         config = load_config(recipe, "tiny", [*VERY_SMALL, f"train.init={start}"])
     progress = train_here(config, data, tmp_path / "run")
-    assert (progress.update, progress.finished) == (2, True)
+    assert (progress.update, progress.finished) == (3, True)
     losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
-    assert len(losses) == 2
+    assert len(losses) == 3
     assert all(0 < loss < 20 for loss in losses)
     loaded = load_run(tmp_path / "run")
     # As it is settled for a folder that is not there yet.
