@@ -4,6 +4,8 @@ As stage 3 of Rajbhandari et al. 2020 (section 5.3), by torch's `fully_shard`: t
 together on every process when the block is computed, and given up behind it; gradients are summed and divided
 up as they come. Blocks, and cross-attentions, which are asked for keys and values before their block, are
 groups of their own; embeddings and all else are one. Files hold whole tensors, as in other training.
+
+What of torch divides tensors takes a second to import, which training without it need not wait for.
 """
 
 import warnings
@@ -12,9 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from cotext.config.training import TrainConfig
 from cotext.layers.blocks import DecoderBlock, EncoderBlock
@@ -49,6 +48,9 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
 
 def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
     """Divide the parameters of a model with its loss among all processes, in place."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     mesh = init_device_mesh(device.type, (processes,))
     # Keys and values are views of one projection, and nobody writes into them.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
@@ -63,7 +65,9 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with the parts of all processes, every one of which must call this."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    divided_tensor: Any = tensor
+    found: Tensor = divided_tensor.full_tensor() if _is_divided(tensor) else tensor
+    return found
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
@@ -75,13 +79,21 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         together = whole(tensor.detach())
         if keep:
-            found[name] = together.cpu() if isinstance(tensor, DTensor) else together
+            found[name] = together.cpu() if _is_divided(tensor) else together
     return found
 
 
 def divided(tensor: Tensor, like: Tensor) -> Tensor:
     """A tensor that every process has, divided as another one is."""
-    if not isinstance(like, DTensor):
+    if not _is_divided(like):
         return tensor
-    mesh: Any = like.device_mesh
-    return distribute_tensor(tensor.to(like.device), mesh, like.placements, src_data_rank=None)
+    from torch.distributed.tensor import distribute_tensor
+
+    layout: Any = like
+    return distribute_tensor(
+        tensor.to(like.device), layout.device_mesh, layout.placements, src_data_rank=None
+    )
+
+
+def _is_divided(tensor: Tensor) -> bool:
+    return hasattr(tensor, "full_tensor")  # which no tensor but one of torch's divided ones has
