@@ -60,7 +60,9 @@ def test_what_goes_wrong_in_a_worker_arrives(last: int, message: str) -> None:
 
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+# What runs in the background of a shell is started with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {folder!r})
 from test_workers import squaring
 from cotext.runtime.workers import in_order
