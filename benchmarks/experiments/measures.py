@@ -39,17 +39,19 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row is measured: its run, its data, the file for figures, and the runs of all rows."""
+    """Where a row is measured: its run, its data, the file for figures, the runs of all rows and all data."""
 
     run: Path
     data: Path
     out: Path
     runs: Mapping[str, Path]
+    others: Mapping[str, Path]
 
     def filled(self, text: str) -> str:
         """A text with its placeholders replaced by paths."""
         names = {"run": self.run, "data": self.data, "out": self.out, "measures": self.out.parent}
         names |= {f"runs[{name}]": run for name, run in self.runs.items()}
+        names |= {f"data[{name}]": data for name, data in self.others.items()}
         return PLACEHOLDERS.sub(lambda found: str(names[found[1]]), text)
 
 

@@ -2,7 +2,7 @@
 
 `${name}` stands for a variable of the file, which `--set name=value` changes. In the arguments of measures
 `{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{measures}` the folder
-of it and of all others of the row, `{runs[ROW]}` the run folder of another row.
+of it and of all others of the row, `{runs[ROW]}` the run folder of another row, `{data[NAME]}` other data.
 """
 
 import json
@@ -21,7 +21,8 @@ from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")
-PLACEHOLDERS = re.compile(r"\{(run|data|out|measures|runs\[[^\]]*\])\}")
+OTHER_DATA = re.compile(r"\{data\[([^\]]*)\]\}")
+PLACEHOLDERS = re.compile(r"\{(run|data|out|measures|(?:runs|data)\[[^\]]*\])\}")
 
 
 class Contrastive(Closed):
@@ -98,6 +99,10 @@ class Measure(Closed):
     def other_rows(self) -> set[str]:
         """Rows whose runs it takes beside the measured one."""
         return set(OTHER_RUN.findall(self.model_dump_json()))
+
+    def other_data(self) -> set[str]:
+        """Names of data that it takes beside that of the measured row."""
+        return set(OTHER_DATA.findall(self.model_dump_json()))
 
 
 class Row(Closed):
@@ -190,6 +195,7 @@ class Experiment(Closed):
                 ("data", row.data, self.data),
                 *(("measures", each, self.measures) for each in row.measures or ()),
                 *(("measures", each, self.rows) for each in self.other_rows(name)),
+                *(("measures", each, self.data) for each in self.all_data(name)),
             )
             for key, value, known in named:
                 require_known(f"rows.{name}.{key}", value, known)
@@ -239,18 +245,25 @@ class Experiment(Closed):
 
     def other_rows(self, name: str) -> set[str]:
         """Rows whose runs the measures of a row take."""
+        return set().union(*(measure.other_rows() for measure in self._measured(name))) - {name}
+
+    def all_data(self, name: str) -> set[str]:
+        """Names of the data that a row learns from, and of those that its measures take."""
+        return {self.data_of(name)}.union(*(measure.other_data() for measure in self._measured(name)))
+
+    def _measured(self, name: str) -> list[Measure]:
         asked = self.rows[name].measures
-        chosen = [m for key, m in self.measures.items() if asked is None or key in asked]
-        return set().union(*(measure.other_rows() for measure in chosen)) - {name}
+        return [measure for key, measure in self.measures.items() if asked is None or key in asked]
 
     def needs(self, name: str) -> set[str]:
         """Rows that must be trained before a row can be trained and measured."""
         row = self.rows[name]
         found = {each for each in (row.init, row.changed) if each is not None} | self.other_rows(name)
-        data = self.data[self.data_of(name)] if name not in found else None
-        while data is not None:
-            found |= set() if data.distilled is None else {data.distilled.teacher}
-            data = None if data.other is None else self.data[data.other]
+        for other in self.all_data(name) if name not in found else ():
+            data: Data | None = self.data[other]
+            while data is not None:
+                found |= set() if data.distilled is None else {data.distilled.teacher}
+                data = None if data.other is None else self.data[data.other]
         return found
 
     def settings_of(self, name: str, seed: int) -> list[str]:

@@ -120,9 +120,10 @@ class Runner:
     def _tasks(self, rows: Sequence[str]) -> list[Task]:
         tasks: list[Task] = []
         for name, seed in self.experiment.in_order(rows):
-            data = self.experiment.data_of(name)
-            self._add_data(data, tasks)
-            needs: set[Key] = {("data", data)}
+            needs: set[Key] = set()
+            for data in sorted(self.experiment.all_data(name)):
+                self._add_data(data, tasks)
+                needs |= {("data", data)}
             needs |= {_row(*unit) for unit in self.experiment.needed_units((name, seed))}
             tasks.append(Task(_row(name, seed), needs, self._row_steps(name, seed)))
         return tasks
@@ -216,7 +217,8 @@ class Runner:
         }
         out = self.folder / "measures" / f"{name}-{seed}" / f"{measure}.json"
         data = self.data_folder(self.experiment.data_of(name))
-        return Place(self.run_folder(name, seed), data, out, runs)
+        others = {other: self.data_folder(other) for other in self.experiment.data}
+        return Place(self.run_folder(name, seed), data, out, runs, others)
 
     def run_folder(self, name: str, seed: int) -> Path:
         """Where a row is trained with a seed."""

@@ -248,7 +248,7 @@ def test_translations_of_an_excerpt_and_of_checkpoints(world: World, tmp_path: P
         measure = Measure.model_validate({"translation": content})
         out = tmp_path / f"{single}" / "bleu.json"
         out.parent.mkdir()
-        place = Place(world.run, world.folder / "data", out, {})
+        place = Place(world.run, world.folder / "data", out, {}, {})
         for step in steps(measure, place, "cpu"):
             done = succeed(*step.arguments[3:])
             if step.printed is not None:
@@ -376,7 +376,7 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     monkeypatch.delenv("COTEXT_COMET_PYTHON", raising=False)
     content = {"source": "a.en", "reference": "a.de", "comet": model}
     measure = Measure.model_validate({"translation": content})
-    place = Place(world.run, world.folder, tmp_path / "bleu.json", {})
+    place = Place(world.run, world.folder, tmp_path / "bleu.json", {}, {})
     assert not any("--comet" in step.arguments for step in steps(measure, place, None))
     bleu = f"measures:\n  bleu: {{translation: {json.dumps(content)}}}"
     text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
