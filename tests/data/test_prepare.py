@@ -141,7 +141,7 @@ def test_same_input_same_bytes(
     run(files, tmp_path / "a")
     # Neither the size of a chunk nor the number of threads may show.
     monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 7)
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("cotext.data.tokenizer.kinds.usable_cores", lambda: 3)
     run(files, tmp_path / "b")
     for name in sorted(listing(tmp_path / "a")):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name

@@ -153,8 +153,8 @@ def prepare(
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
     from cotext.data.tokenizer import KINDS, LanguageChoice, TokenizerSettings
+    from cotext.runtime.cores import usable_cores
     from cotext.runtime.progress import stages
-    from cotext.runtime.workers import processors
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
@@ -202,7 +202,7 @@ def prepare(
                 split=appended_split if split else None,
                 clean=clean or (),
                 skip_unequal=skip_unequal,
-                workers=workers or processors(),
+                workers=workers or usable_cores(),
                 on_documents=progress,
             )
     else:
@@ -260,7 +260,7 @@ def prepare(
                 clean=clean or (),
                 skip_unequal=skip_unequal,
                 overwrite=overwrite,
-                workers=workers or processors(),
+                workers=workers or usable_cores(),
                 on_documents=progress,
             )
     if json:

@@ -11,7 +11,6 @@ Every step is a command of the command line, run in a child process; steps that 
 """
 
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +28,7 @@ from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.reports.demo_page import write_report
+from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import NAME, working_in
@@ -123,7 +123,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
     with working_in(out):
         _open_folder(out, settings)
         _prepare(out, settings)
-        run_jobs(_jobs(out, settings), os.cpu_count() or 1)
+        run_jobs(_jobs(out, settings), usable_cores())
         comparison = compare(
             [_system_figures(out, system, settings) for system in settings.systems],
             out / "test.en",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.options import Json, as_json, write_figures
+from cotext.cli.options import Json, as_json, write_figures, write_lines
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
@@ -70,9 +70,5 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
         for line in lines:
             typer.echo(line)
     else:
-        from cotext.data.formats.streams import atomic_sinks
-
-        with atomic_sinks([out]) as [sink]:
-            for line in lines:
-                sink.write(f"{line}\n")
+        write_lines(out, lines)
     typer.echo(signature, err=True)

@@ -285,9 +285,14 @@ def placed(
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
     """Write figures as JSON, where a file was asked for."""
-    if out is None:
-        return
+    if out is not None:
+        write_lines(out, [as_json(figures)])
+
+
+def write_lines(out: Path, lines: Iterable[str]) -> None:
+    """Write lines of text; the file appears whole."""
     from cotext.data.formats.streams import atomic_sinks
 
     with atomic_sinks([out]) as [sink]:
-        sink.write(f"{as_json(figures)}\n")
+        for line in lines:
+            sink.write(f"{line}\n")

@@ -22,6 +22,7 @@ def shortlist(
     For each source token the 100 most probable target tokens of the training corpus, and the 1,000 most
     frequent ones; what references of the development corpus they lack is reported.
     """
+    from cotext.data.prepared import TRAIN
     from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
     from cotext.data.store import TokenStore
     from cotext.data.tokenizer import load_tokenizer
@@ -33,7 +34,7 @@ def shortlist(
             f"{run}: is no run folder; give one whose translation a shortlist is to make faster"
         )
     tokenizer = load_tokenizer(run / "tokenizer")
-    made = learned_shortlist(TokenStore(data / "train.arrow"), tokenizer)
+    made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
     dev = TokenStore(data / "dev.arrow")
     found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
     made.save(run / SHORTLIST)

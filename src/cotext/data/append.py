@@ -26,7 +26,7 @@ from cotext.data.overlap import HeldOut
 from cotext.data.preparation import Preparation, preparing
 from cotext.data.preparation_notes import selection_notes
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, read_report, store_files, write_report
+from cotext.data.prepared import REPORT, TRAIN, read_report, store_files, write_report
 from cotext.data.selection import Selection
 from cotext.data.splitting import Splitting
 from cotext.data.store import TokenStore
@@ -34,8 +34,6 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, link_or_copy
 from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.version import __version__
-
-STORE = "train.arrow"
 
 
 def append(
@@ -108,7 +106,7 @@ def _encode(
     require_whole(work.out, before["files"], "prepare it again")
     for _ in checked_documents(corpus, max_characters):
         pass
-    old = {work.out / REPORT, *store_files(work.out / STORE)}
+    old = {work.out / REPORT, *store_files(work.out / TRAIN)}
     for path in sorted(path for path in work.out.rglob("*") if path.is_file() and path not in old):
         own = work.folder / path.relative_to(work.out)
         own.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +119,7 @@ def _encode(
             if (work.folder / f"{split}.jsonl").is_file()
         }
     )
-    store = TokenStore(work.out / STORE)
+    store = TokenStore(work.out / TRAIN)
     found = encode_corpus(
         work.folder, corpus, work.folder / "tokenizer", sets.wanted, workers, on_documents, store
     )
@@ -134,14 +132,11 @@ def _encode(
     notes = [
         f"train: {added['documents']:,} documents, {added['sentences']:,} sentence pairs, appended from "
         f"{' and '.join(map(str, corpus.files))}",
-        *(
-            f"of what was appended, {each.render(split)}"
-            for split, each in sets.overlaps(found.found).items()
-        ),
+        *(f"of what was appended, {each.render(split)}" for split, each in overlaps.items()),
         *selection_notes(corpus),
     ]
     noted = {"statistics": asdict(found.statistics), "added": added, "notes": notes}
-    work.note("train", store_files(work.folder / STORE), noted)
+    work.note("train", store_files(work.folder / TRAIN), noted)
 
 
 def _write_report(work: Preparation, before: dict[str, Any], job: dict[str, Any]) -> None:

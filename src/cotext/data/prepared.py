@@ -11,6 +11,7 @@ from cotext.runtime.integrity import crc32, digests, require_whole
 from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
+TRAIN: Final = "train.arrow"  # a token store: a file, or a folder of them
 MANIFEST: Final = "manifest.json"  # of a token store that is a folder
 _CHECKSUM: Final = "crc32"  # an entry of the report, over all others
 

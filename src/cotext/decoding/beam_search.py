@@ -28,6 +28,7 @@ from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.sentence_recovery import begun_input
 from cotext.decoding.steps import Steps
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -197,7 +198,7 @@ def _start(
 ) -> _Frontier:
     """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
     entries, beam, device = len(requests), options.beam, like.device
-    dtype = torch.promote_types(like.dtype, torch.float32)
+    dtype = precise_dtype(like)
     most_tokens = torch.tensor([sum(r.max_tokens) for r in requests], device=device)
     tokens = torch.zeros(entries, beam, int(most_tokens.max()), dtype=torch.long, device=device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.int8 import output_logits, output_of
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
 
@@ -85,7 +86,7 @@ class OutputLayer:
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        return logits_NU.log_softmax(dim=1, dtype=torch.promote_types(logits_NU.dtype, torch.float32))
+        return logits_NU.log_softmax(dim=1, dtype=precise_dtype(logits_NU))
 
     def _whole(self, hidden_ND: Tensor) -> Tensor:
         model, device = self._model, hidden_ND.device.type

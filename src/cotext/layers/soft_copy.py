@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.layers.positions import ranks
 
 WINDOW = 5  # tokens to either side; all others together weigh less than 1e-10
@@ -40,7 +41,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> T
     text = positions.clamp(min=0)
     s_BT, t_BT = s.gather(1, text), t.gather(1, text).clamp(min=1)
     # Half precision has no number for every position of a long text.
-    precise = torch.promote_types(x_BSD.dtype, torch.float32)
+    precise = precise_dtype(x_BSD)
     centre = ranks(positions).to(precise) * s_BT / t_BT
     j = centre.long()[:, :, None] + torch.arange(-WINDOW, WINDOW + 2, device=positions.device)
     weight = torch.exp(-((j - centre[:, :, None]) ** 2))

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
 from cotext.layers.kernels.packing import take_rows
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.losses.output_products import OutputProducts
 from cotext.models.interface import AutoregressiveModel, TranslationModel
 
@@ -51,7 +52,7 @@ class _OutputLoss(Function):
     ) -> tuple[Tensor, Tensor]:
         """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
         wants = any(ctx.needs_input_grad[:3])
-        precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+        precise = precise_dtype(hidden_ND)
         grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
         grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
         grad_bias = torch.zeros_like(bias_V, dtype=precise) if wants and bias_V is not None else None

@@ -27,6 +27,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from cotext.layers.kernels.precision import precise_dtype
+
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
 
@@ -219,7 +221,7 @@ class _Outcome:
 
 def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattices, chunk: int) -> Tensor:
     """Log-probabilities of the classes, [M, C], without gradients."""
-    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    precise = precise_dtype(hidden_MD)
     log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
     for start in range(0, len(hidden_MD), chunk):
         rows = slice(start, start + chunk)
@@ -239,7 +241,7 @@ def _output_layer(
     The logits of a chunk exist once and become probabilities in place: neither gradient of the log-sum-exp
     needs to know of the lattice.
     """
-    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    precise = precise_dtype(hidden_MD)
     count = hidden_MD.size(0)
     log_p_MC = hidden_MD.new_empty(count, lattices.token.size(1), dtype=precise)
     grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise)
@@ -273,7 +275,7 @@ def _loss(
 ) -> _Outcome:
     """The losses and, where a scale of each is given, the gradients of their scaled sum."""
     hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
-    precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+    precise = precise_dtype(hidden_ND)
     scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
     grad_hidden = grad_weight = None
     if scale_M is None:
@@ -303,7 +305,7 @@ class _CTC(Function):
         ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int
     ) -> Tensor:
         """Returns the negative log-likelihood of every unit: [G]."""
-        precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+        precise = precise_dtype(hidden_ND)
         ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
         wants = any(ctx.needs_input_grad[:2])
         outcome = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)

@@ -11,6 +11,8 @@ Shapes: N labels of a chunk, D model, V vocabulary.
 import torch
 from torch import Tensor
 
+from cotext.layers.kernels.precision import precise_dtype
+
 BLOCK_NUMBERS = 2**19  # that are normalised at once on a CPU, so that they stay in its cache
 SYMBOLS = 2**12
 RAISED = 2.0**10  # factor of probabilities in float16
@@ -21,7 +23,7 @@ class OutputProducts:
     """For chunks of logits that are no larger than the first."""
 
     def __init__(self, logits_NV: Tensor) -> None:
-        self.precise = torch.promote_types(logits_NV.dtype, torch.float32)
+        self.precise = precise_dtype(logits_NV)
         self.raised = RAISED if logits_NV.dtype == torch.float16 else 1.0
         count, symbols = logits_NV.shape
         # Of the matrix whose gradient is added at once: what is added up stays in the cache, too.

@@ -1,10 +1,10 @@
 """Devices and threads to compute on."""
 
 import os
-import sys
 
 import torch
 
+from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 
 
@@ -38,13 +38,6 @@ def choose_threads(dimension: int, requested: int) -> int:
     allowed = os.environ.get("OMP_NUM_THREADS", "")
     most = int(allowed) if allowed.isdecimal() and int(allowed) else cores
     return 1 if dimension < 256 else min(most, cores)
-
-
-def usable_cores() -> int:
-    """The cores that this process may use, which a batch system may have made fewer than there are."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def multiplies_bfloat16() -> bool:

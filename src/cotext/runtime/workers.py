@@ -25,11 +25,6 @@ AHEAD: Final = 3  # items for each worker that are under way: bounds memory
 _work: list[Callable[[Any], Any]] = []  # that of a worker process, which has one
 
 
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def in_order(
     make: Callable[[], Callable[[T], R]], items: Iterable[T], workers: int, alone: int
 ) -> Iterator[R]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, digest_file, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, digest_file, read_report, store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
@@ -16,7 +16,7 @@ from cotext.runtime.addresses import address_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
-from cotext.training.remote_data import SHARDS_ON_DISK, TRAIN, fetch_data, fetcher
+from cotext.training.remote_data import SHARDS_ON_DISK, fetch_data, fetcher
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def open_data(folder: Path) -> PreparedData:
     address = address_of(folder) or ""
     if address:
         folder = fetch_data(address)
-    if not store_exists(folder / "train.arrow") or not (folder / REPORT).is_file():
+    if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
         )
@@ -146,7 +146,7 @@ def _noted_folder(run: Path) -> Path:
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
         ) from None
-    if address_of(folder) is None and not store_exists(folder / "train.arrow"):
+    if address_of(folder) is None and not store_exists(folder / TRAIN):
         raise CotextError(
             f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
         )

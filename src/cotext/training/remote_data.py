@@ -13,13 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from cotext.data.prepared import MANIFEST, REPORT, read_report
+from cotext.data.prepared import MANIFEST, REPORT, TRAIN, read_report
 from cotext.data.sampling import SHARDS_SHUFFLED
 from cotext.data.store_manifest import Shard
 from cotext.runtime.addresses import opened_address
 from cotext.runtime.errors import CotextError, shown
 
-TRAIN: Final = "train.arrow"
 SHARDS_ON_DISK: Final = 2 * SHARDS_SHUFFLED  # those shuffled together, and those that come next
 
 

@@ -1,6 +1,5 @@
 """The kinds of tokenizers by name: training one, loading one from a folder, choosing its languages."""
 
-import os
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side, Tokenizer, Toke
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 from cotext.data.tokenizer.storage import FORMAT_VERSION, description_of, fingerprint_of, fingerprint_of_files
 from cotext.data.tokenizer.trimmed import KEPT, TrimmedTokenizer, whole_of
+from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
 
@@ -217,5 +217,5 @@ def require_languages(tokenizer: Tokenizer, options: str) -> None:
 def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:
     """The same tokenizer, which encodes many sentences on all processors where it can."""
     if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer | TrimmedTokenizer):
-        return tokenizer.with_threads(os.cpu_count() or 1)
+        return tokenizer.with_threads(usable_cores())
     return tokenizer

@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from cotext.layers.kernels.precision import precise
+
 CHUNK_QUERIES = 256  # off the CPU: weights of so many queries at a time
 
 Mixed = tuple[Tensor, Tensor]  # mixed values [..., H, K] and the log of the sum of weights [..., H]
@@ -66,11 +68,6 @@ def with_gradients(
         q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole
     )
     return added
-
-
-def precise(x: Tensor) -> Tensor:
-    """In single precision at least: sums of weights are compared across places."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def on_cpu(x: Tensor) -> bool:

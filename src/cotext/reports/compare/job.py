@@ -10,7 +10,7 @@ from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, Pr
 from cotext.analysis.runs.system import MeasuredSystem, run_folders
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.languages import Languages, check_pair, check_sides
-from cotext.data.prepared import store_exists
+from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.suite_files import read_suite
 from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
@@ -181,7 +181,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     path = request.data / "test.jsonl"
     if path.is_file():
         return EvaluationSet(path, path, "jsonl")
-    if not store_exists(request.data / "train.arrow"):
+    if not store_exists(request.data / TRAIN):
         raise CotextError(
             f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
         )

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, read_report, store_exists
 from cotext.reports.info.run import TOTALS, describe_tokenizer, render_info, render_totals, size_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
 
-MARKS: Final = (REPORT, "train.arrow")  # any of them makes a folder prepared data
+MARKS: Final = (REPORT, TRAIN)  # any of them makes a folder prepared data
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def data_info(folder: Path) -> DataInfo:
     noted = None if info.report is None else info.report.tokenizer.get("fingerprint")
     if info.tokenizer and noted not in (None, info.tokenizer["fingerprint"]):
         info.problems.append(f"{folder / 'tokenizer'}: not the tokenizer that the corpus was prepared with")
-    for name in ("train.arrow", "dev.arrow"):
+    for name in (TRAIN, "dev.arrow"):
         if not store_exists(folder / name):
             info.problems.append(f"{folder / name}: is missing; training needs it")
     return info

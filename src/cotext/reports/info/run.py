@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_run_config
-from cotext.data.prepared import read_report, store_exists
+from cotext.data.prepared import TRAIN, read_report, store_exists
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.models.describe import entry
 from cotext.models.run_folder import (
@@ -244,7 +244,7 @@ def _read_data(info: RunInfo) -> None:
 
 def _state(folder: Path, digests: dict[str, Any]) -> str:
     """Whether the data of a run are where they were: there, missing or other."""
-    if not store_exists(folder / "train.arrow"):
+    if not store_exists(folder / TRAIN):
         return "missing"
     try:
         files = read_report(folder).get("files", {})
