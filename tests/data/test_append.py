@@ -101,8 +101,9 @@ def test_files_of_others_stay(folder: Path) -> None:
 def test_refusals(folder: Path) -> None:
     with pytest.raises(CotextError, match="no prepared data there to append to"):
         append(folder / "new.en", folder / "new.de", folder / "nowhere")
-    refused = cotext(*command(folder), "--vocabulary", "9")
-    assert (refused.code, "--append takes the tokenizer" in refused.err) == (2, True)
+    for other in (["--vocabulary", "9"], ["--seed", "1"], ["--language", "de"]):
+        refused = cotext(*command(folder), *other)
+        assert (refused.code, "--append takes the tokenizer" in refused.err) == (2, True)
     path = folder / "data" / "train.arrow"
     path.write_bytes(path.read_bytes()[:-8] + b"12345678")
     with pytest.raises(CotextError, match=r"train\.arrow: damaged"):

@@ -102,7 +102,17 @@ def test_another_tokenizer_and_damaged_files_are_refused(tmp_path: Path) -> None
     Shortlist("other", np.zeros((3, 1), np.int32), frequent).save(path)
     with pytest.raises(CotextError, match="another tokenizer"):
         Shortlist.load(path, TOKENIZER)
-    for wrong in (np.full((3, 1), 99, np.int32), np.full((3, 1), -2, np.int32), np.zeros(3, np.int32)):
+    size = TOKENIZER.source_vocabulary_size
+    whole = Shortlist("words", np.zeros((size, 1), np.int32), frequent)
+    whole.save(path)
+    assert Shortlist.load(path, TOKENIZER).frequent.tolist() == [2]
+    wrongs = (
+        np.full((size, 1), 99, np.int32),
+        np.full((size, 1), -2, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros((size - 1, 1), np.int32),  # the last token would have no candidates
+    )
+    for wrong in wrongs:
         Shortlist("words", wrong, frequent).save(path)
         with pytest.raises(CotextError, match="damaged"):
             Shortlist.load(path, TOKENIZER)

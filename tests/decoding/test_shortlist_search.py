@@ -105,6 +105,8 @@ def test_signatures_tell_of_it_and_scores_of_given_text_are_without() -> None:
     model, config = system("focused-concatenation/base")
     made, plain = translator(model, config, OWN), translator(model, config, None)
     assert "|shortlist:2" in made.signature
+    assert made.signature != translator(model, config, WHOLE).signature  # another table
+    assert "|shortlist_table:" in made.signature
     assert "shortlist" not in plain.signature
     pair = ParallelDocument("c", DOCUMENTS[2].sentences, ("w9 w21",))
     assert made.score([pair]) == plain.score([pair])

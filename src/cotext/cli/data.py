@@ -82,8 +82,8 @@ def prepare(
         ),
     ] = False,
     language: Annotated[
-        str, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe.")
-    ] = "en",
+        str | None, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe; else en.")
+    ] = None,
     truecase: Annotated[
         bool,
         typer.Option(
@@ -131,8 +131,9 @@ def prepare(
         typer.Option(min=0, help="Processes that encode; the result is the same. 0: one for each processor."),
     ] = 0,
     seed: Annotated[
-        int, typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample; else 1."),
+    ] = None,
     format: Format = None,
     append: Annotated[
         bool,
@@ -173,7 +174,7 @@ def prepare(
             report = prepare_controlled(
                 size,
                 out,
-                seed=seed,
+                seed=1 if seed is None else seed,
                 vocabulary=vocabulary,
                 order=order,
                 overwrite=overwrite,
@@ -182,9 +183,18 @@ def prepare(
     elif append:
         others = (
             *(dev_source, dev_target, test_source, test_target, source_language, target_language, vocabulary),
-            *(trim_vocabulary, tokenizer_sample, paragraphs, overwrite, word_order, truecase, jieba),
+            *(
+                trim_vocabulary,
+                tokenizer_sample,
+                paragraphs,
+                overwrite,
+                word_order,
+                truecase,
+                jieba,
+                language,
+            ),
         )
-        if any(others) or tokenizer != "sentencepiece":
+        if any(others) or seed is not None or tokenizer != "sentencepiece":
             raise CotextError(
                 "--append takes the tokenizer, the languages and the held-out sets of --out; give --source, "
                 "--target, and how to read them, alone"
@@ -233,8 +243,8 @@ def prepare(
         settings = TokenizerSettings(
             kind=tokenizer,
             vocabulary=vocabulary,
-            language=language,
-            seed=seed,
+            language=language or "en",
+            seed=1 if seed is None else seed,
             truecase=truecase,
             jieba=jieba,
             sample_sentences=_sample(tokenizer_sample),

@@ -86,18 +86,21 @@ class Shortlist:
             raise CotextError(f"{path}: made for another tokenizer; {again}")
         found = cls(tokenizer.fingerprint, candidates, frequent)
         if not found._fits(tokenizer):
-            raise CotextError(f"{path}: damaged: tokens that the vocabulary does not have; {again}")
+            raise CotextError(f"{path}: damaged: not of the tokens that the vocabulary has; {again}")
         return found
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
         tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))
-        return all(
-            table.dtype == np.int32
-            and table.ndim == dimensions
-            and table.size > 0
-            and least <= table.min()
-            and table.max() < tokenizer.pieces
-            for table, dimensions, least in tables
+        return (
+            all(
+                table.dtype == np.int32
+                and table.ndim == dimensions
+                and table.size > 0
+                and least <= table.min()
+                and table.max() < tokenizer.pieces
+                for table, dimensions, least in tables
+            )
+            and len(self.candidates) == tokenizer.source_vocabulary_size
         )
 
 

@@ -24,7 +24,7 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
-from cotext.data.shortlist import Shortlist
+from cotext.data.shortlist import Shortlist, identity_of
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.document_state import OpenDocument, WindowLog
 from cotext.decoding.plan import DecodingPlan
@@ -119,6 +119,12 @@ class DocumentTranslator(DocumentScorer):
     def windows(self) -> WindowSearch:
         """The search for the windows of documents."""
         return WindowSearch(self, self.shortlist if self.config.decode.shortlist else None)
+
+    @property
+    def signature(self) -> str:
+        """The signature of decoding, with the table of a shortlist that it takes."""
+        table = "".join(identity_of(self.shortlist).values()) if self.config.decode.shortlist else ""
+        return f"{super().signature}|shortlist_table:{table[:8]}" if table else super().signature
 
     @property
     def takes_guides(self) -> bool:
