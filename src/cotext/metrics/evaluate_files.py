@@ -180,7 +180,7 @@ def evaluate_files(
         hypotheses=named,
         references=tuple(references),
         scores={name: [each.score for each in found] for name, found in measured.items()},
-        paired={} if resampling is None else _paired(measured, resampling, baseline),
+        paired={} if resampling is None else paired_tests(measured, resampling, baseline),
         paragraphs=counts,
     )
 
@@ -290,9 +290,10 @@ def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
-def _paired(
+def paired_tests(
     measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
 ) -> dict[str, PairedTest]:
+    """Compare systems under each of their scores, by protocol."""
     first, *_ = measured.values()
     return {
         each.score.protocol: paired_test(
