@@ -310,7 +310,7 @@ def test_interpreters_that_cannot(tmp_path: Path, text: str, words: str) -> None
 def test_the_other_process_ends_with_us(tmp_path: Path) -> None:
     text = (
         "import os, sys, time\n"
-        'sys.stdout.write(\'{"uses_reference": true}\\n{"context": 0, "scores": [1]}\\n\')\n'
+        'sys.stdout.write(\'{"uses_reference": true}\\n{"context": 0, "document": 0, "scores": [1]}\\n\')\n'
         "sys.stdout.flush()\n"
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(60)\n"

@@ -1,8 +1,8 @@
 """Generative suites with a run: has what it writes the expected form, and because of its context?
 
-The tested sentence is translated as the last of its document, in the context of the system's own translations.
-The controls are those of contrastive suites: the sentence alone (`none`), and after as many sentences of
-another document (`foreign`).
+The tested sentence is translated as the last of its document, in the context of the system's own
+translations. The controls are those of contrastive suites: the sentence alone (`none`), and after as many
+sentences of another document (`foreign`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,9 @@ class FormsInContexts:
         lines = [render_forms_found({f"{name} context": each for name, each in self.forms.items()})]
         tests = self.tests
         if tests:
-            rows = [("true context against", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]
+            rows = [
+                ("true context against", "difference", "95 % interval", "lost", "won", "p mid", "corrected")
+            ]
             corrected = holm([test.p_mid for test in tests.values()])
             for (name, test), p in zip(tests.items(), corrected, strict=True):
                 low, high = test.interval_95
@@ -123,8 +125,8 @@ def in_context(suite: GenerativeSuite, context: str) -> list[tuple[str, ...]]:
         return [example.source[-1:] for example in suite.examples]
     if len({example.document for example in suite.examples}) < 2:
         raise CotextError(
-            f"{suite.name}: all examples are of one document, and foreign context is drawn from others; leave "
-            "the controls out"
+            f"{suite.name}: all examples are of one document, and foreign context is drawn from others; "
+            "leave the controls out"
         )
     return [_in_foreign(example, suite.examples) for example in suite.examples]
 

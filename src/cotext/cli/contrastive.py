@@ -45,7 +45,9 @@ def contrastive(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     suites: Annotated[
         list[Path],
-        typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets), or ctxPro with --generate."),
+        typer.Argument(
+            help="Contrastive suites (JSON, ContraPro, consistency sets); ctxPro with --generate."
+        ),
     ],
     tie: Annotated[
         str, typer.Option(help="wrong: a tie counts as an error; first: the first candidate wins.")
@@ -90,8 +92,8 @@ def contrastive(
     if check_one_kind(suites, contexts):
         if not generate or shard is not None or (tie, score) != ("wrong", "sum"):
             raise CotextError(
-                "suites of ctxPro have no candidates to score: give --generate, and neither --tie, --score nor "
-                "--shard"
+                "suites of ctxPro have no candidates to score: give --generate, and neither --tie, --score "
+                "nor --shard"
             )
         contrastive_forms(run, suites, contexts, controls, context, out, device, set, checkpoint, json)
         return

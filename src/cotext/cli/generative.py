@@ -1,4 +1,4 @@
-"""What `contrastive` does with generative suites: a run translates them, and the expected forms are counted."""
+"""`contrastive` with generative suites: a run translates them, and the expected forms are counted."""
 
 from collections.abc import Sequence
 from pathlib import Path

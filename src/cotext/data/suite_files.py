@@ -56,8 +56,8 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
         return read_contrapro(path, content, context)
     if is_ctxpro(content):
         raise CotextError(
-            f"{path}: ctxPro, whose examples have no candidates; what a run writes is measured by `contrastive "
-            "RUN SUITE --generate`, files of translations by `evaluate --ctxpro SUITE`"
+            f"{path}: ctxPro, whose examples have no candidates; what a run writes is measured by "
+            "`contrastive RUN SUITE --generate`, files of translations by `evaluate --ctxpro SUITE`"
         )
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")

@@ -51,9 +51,9 @@ class LastSentence:
             from sentence_splitter import SentenceSplitter, SentenceSplitterException
         except ImportError:
             raise CotextError(
-                "ctxPro finds the last sentence of a translation by the package sentence-splitter: pip install "
-                "'cotext[ctxpro]', or choose --splitter rules, or --splitter none where a line holds the "
-                "tested segment alone"
+                "ctxPro finds the last sentence of a translation by the package sentence-splitter: pip "
+                "install 'cotext[ctxpro]', or choose --splitter rules, or --splitter none where a line "
+                "holds the tested segment alone"
             ) from None
         try:
             published = SentenceSplitter(language=language)
@@ -162,8 +162,8 @@ def forms_found(
     """
     if len(translations) != len(suite.examples):
         raise CotextError(
-            f"{suite.name}: {len(suite.examples)} examples, but {len(translations)} translations; give one an "
-            "example, an empty line where there is none"
+            f"{suite.name}: {len(suite.examples)} examples, but {len(translations)} translations; give one "
+            "an example, an empty line where there is none"
         )
     parts = {"suite": suite.name, "n": str(len(translations)), "reading": "ctxpro-0.0.5", "last": last.name}
     for key, value in (recipe or {}).items():
@@ -198,8 +198,8 @@ def render_forms_found(found: Mapping[str, FormsFound]) -> str:
     lines = [render_rows(rows, left=1)]
     if first.unreachable:
         lines.append(
-            f"{first.unreachable:,} expected forms have punctuation, which the rule deletes from translations: "
-            "wrong whatever is written"
+            f"{first.unreachable:,} expected forms have punctuation, which the rule deletes from "
+            "translations: wrong whatever is written"
         )
     return "\n".join(lines)
 

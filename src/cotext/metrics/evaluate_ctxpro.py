@@ -19,7 +19,7 @@ _PLAIN_LINES: Final = ("text", "line-documents", "eos-groups")  # a line may be 
 
 @dataclass(frozen=True, slots=True)
 class FormsEvaluation:
-    """The forms that systems write, by their names, beside their accuracies as scores and the paired tests."""
+    """The forms that systems write, by their names, and their accuracies as scores, with paired tests."""
 
     suite: GenerativeSuite
     forms: dict[str, FormsFound]
@@ -93,5 +93,6 @@ def _translations(path: Path, format: str | None, examples: int) -> list[str]:
         return list(documents[0].sentences)
     found = f"{len(lines)} lines" if lines else f"{len(documents)} documents"
     raise CotextError(
-        f"{path}: {found}, but the suite has {examples} examples; give one translation an example, in its order"
+        f"{path}: {found}, but the suite has {examples} examples; give one translation an example, "
+        "in its order"
     )
