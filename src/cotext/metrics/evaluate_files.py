@@ -162,8 +162,8 @@ def evaluate_files(
     sentences are split for what is measured by sentences, where all sides have equally many; other scores are
     of the lines as they are. `discourse` is a file of marks in the (first) reference, see `read_marks`,
     `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
-    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
-    that all others are compared with, else all pairs are.
+    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
+    `name_systems`) that all others are compared with, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
@@ -173,18 +173,13 @@ def evaluate_files(
     if discourse is not None and paragraphs is not None:
         raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    for protocol in chosen:
-        find_protocol(protocol)
-    named = name_systems(hypotheses)
-    if resampling is not None:
-        compared_pairs(list(named), baseline)
+    named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
     units = whole = Texts(*read_aligned(named, references, source, format))
-    counts, by = None, ""
+    beside, by = dict[str, Beside](), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
-        (units, counts), by = split_paragraphs(whole, *splitters), splitters[0].name
-    beside: dict[str, Beside] = {} if counts is None else {"paragraphs": counts}
+        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
     measured = _measure_units(whole, units, by, words, chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))
@@ -202,6 +197,18 @@ def evaluate_files(
         paired={} if resampling is None else paired_tests(measured, resampling, baseline),
         beside=beside,
     )
+
+
+def _checked(
+    hypotheses: Sequence[Path], protocols: Sequence[str], resampling: Resampling | None, baseline: str | None
+) -> dict[str, Path]:
+    """The systems by name; CotextError, before any work, for unknown protocols and a missing baseline."""
+    for protocol in protocols:
+        find_protocol(protocol)
+    named = name_systems(hypotheses)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)
+    return named
 
 
 def _with(
