@@ -89,6 +89,8 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     # What is asked alone is what the control has found.
     alone = json.loads(succeed(*command, "--context", "none", "--json").out)["ctxpro/set"]
     assert alone == figures["controls"]["none"]
+    split = json.loads(succeed(*command, "--context", "none", "--splitter", "rules", "--json").out)
+    assert "|last:rules-1:any|" in split["ctxpro/set"]["signature"]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,8 @@ def test_one_kind_of_suite_at_a_time(world: World, tmp_path: Path) -> None:
     path, other = write(tmp_path), world.folder / "suite.json"
     outcome = cotext("contrastive", world.run, path, other, "--generate")
     assert "suite.json: is not of ctxPro as others are" in outcome.err
-    assert "leave it out" in cotext("contrastive", world.run, other, "--contexts", tmp_path).err
+    for option in ("--contexts", "--splitter"):
+        refused = cotext("contrastive", world.run, other, option, tmp_path).err
+        assert f"{option} is about suites of ctxPro" in refused
     both = cotext("contrastive", world.run, path, path, "--generate", "--contexts", tmp_path / "set")
     assert "one file for 2 suites" in both.err

@@ -15,7 +15,7 @@ from cotext.analysis.contrastive import translated
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.documents import Document
 from cotext.decoding.translator import DocumentTranslator
-from cotext.metrics.ctxpro import WHOLE, FormsFound, LastSentence, forms_found, render_forms_found
+from cotext.metrics.ctxpro import FormsFound, LastSentence, forms_found, render_forms_found
 from cotext.metrics.flips import mcnemar_by_document
 from cotext.metrics.significance import McNemar, holm
 from cotext.runtime.errors import CotextError
@@ -86,13 +86,15 @@ def write_forms(
     translator: DocumentTranslator,
     suite: GenerativeSuite,
     contexts: Sequence[str],
+    last: LastSentence,
     recipe: Mapping[str, str] | None = None,
     on_start: Callable[[int], None] = lambda count: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> FormsInContexts:
     """Translate a suite in some of CONTEXTS, and look for the expected forms in the tested sentences.
 
-    `on_start` hears how many sentences are to be translated, `on_sentences` how many more are.
+    `last` takes of a translated sentence, which may be several, what is read; all of it as a rule. `on_start`
+    hears how many sentences are to be translated, `on_sentences` how many more are.
 
     Raises:
         CotextError: a sentence longer than the system takes, before any work is done; foreign context of a
@@ -102,14 +104,13 @@ def write_forms(
     every = list(dict.fromkeys(source for each in sources.values() for source in each))
     translator.check(Document(str(n), source) for n, source in enumerate(every))
     on_start(sum(map(len, every)))
-    whole = LastSentence.by(WHOLE, suite.languages.target)
     written = dict(zip(every, translated(translator, every, on_sentences), strict=True))
     return FormsInContexts(
         {
             context: forms_found(
                 suite,
                 [written[source].sentences[-1] for source in each],
-                whole,
+                last,
                 {**(recipe or {}), "context": context},
             )
             for context, each in sources.items()

@@ -77,6 +77,13 @@ def contrastive(
         Path | None,
         typer.Option(help="Contexts of a ctxPro suite, or their folder; default: beside it, or ../inputs."),
     ] = None,
+    splitter: Annotated[
+        str | None,
+        typer.Option(
+            help="Of ctxPro, read only the last sentence of what is written, by sentence-splitter (as "
+            "published), rules or sat:MODEL."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="JSON file for all figures and decisions.")] = None,
     device: Device = None,
     set: Decode = None,
@@ -85,17 +92,18 @@ def contrastive(
     json: Json = False,
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
-    from cotext.cli.generative import check_one_kind, contrastive_forms
+    from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
 
     _check_rules(tie, score)
-    if check_one_kind(suites, contexts):
+    if check_one_kind(suites, contexts, splitter):
         if not generate or shard is not None or (tie, score) != ("wrong", "sum"):
             raise CotextError(
                 "suites of ctxPro have no candidates to score: give --generate, and neither --tie, --score "
                 "nor --shard"
             )
-        contrastive_forms(run, suites, contexts, controls, context, out, device, set, checkpoint, json)
+        given = SuiteOptions(contexts, splitter, controls, context)
+        contrastive_forms(run, suites, given, out, device, set, checkpoint, json)
         return
     _check_context(context, controls, generate)
     decode = decode_settings(set) if generate else scoring_settings(set)

@@ -1,6 +1,7 @@
 """`contrastive` with generative suites: a run translates them, and the expected forms are counted."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,22 @@ from cotext.cli.options import as_json, decode_settings, output, write_figures
 from cotext.runtime.errors import CotextError
 
 
-def check_one_kind(suites: Sequence[Path], contexts: Path | None) -> bool:
+@dataclass(frozen=True, slots=True)
+class SuiteOptions:
+    """What is asked of suites of ctxPro: see the options of `contrastive`."""
+
+    contexts: Path | None
+    splitter: str | None
+    controls: bool
+    context: str
+
+
+def check_one_kind(suites: Sequence[Path], contexts: Path | None, splitter: str | None) -> bool:
     """Whether suites are of ctxPro.
 
     Raises:
-        CotextError: some are and some are not; contexts of what has its own, or of several suites.
+        CotextError: some are and some are not; contexts of what has its own, or of several suites; a splitter
+            where nothing is to be split.
     """
     from cotext.data.ctxpro import is_ctxpro_file
 
@@ -23,8 +35,9 @@ def check_one_kind(suites: Sequence[Path], contexts: Path | None) -> bool:
     if any(kinds) and not all(kinds):
         odd = suites[kinds.index(False)]
         raise CotextError(f"{odd}: is not of ctxPro as others are; give suites of one kind at a time")
-    if contexts is not None and not any(kinds):
-        raise CotextError("--contexts are those of suites of ctxPro; leave it out")
+    if (contexts is not None or splitter is not None) and not any(kinds):
+        option = "--splitter" if contexts is None else "--contexts"
+        raise CotextError(f"{option} is about suites of ctxPro; leave it out")
     if contexts is not None and len(suites) > 1 and not contexts.is_dir():
         raise CotextError(f"--contexts {contexts}: one file for {len(suites)} suites; give their folder")
     return any(kinds)
@@ -33,9 +46,7 @@ def check_one_kind(suites: Sequence[Path], contexts: Path | None) -> bool:
 def contrastive_forms(
     run: Path,
     suites: Sequence[Path],
-    contexts: Path | None,
-    controls: bool,
-    context: str,
+    given: SuiteOptions,
     out: Path | None,
     device: str | None,
     settings: list[str] | None,
@@ -49,13 +60,15 @@ def contrastive_forms(
     from cotext.data.languages import check_pair
     from cotext.decoding.open import open_run
     from cotext.decoding.signature import translation_entries
+    from cotext.metrics.ctxpro import WHOLE, LastSentence
     from cotext.runtime.progress import meter
 
-    if context not in CONTEXTS:
-        raise CotextError(f"--context {context}: of ctxPro, choose one of {', '.join(CONTEXTS)}")
-    if controls and context != "true":
-        raise CotextError(f"--context {context} is one of the controls: leave it or --controls out")
-    loaded = [(path, read_ctxpro(path, contexts)) for path in suites]
+    if given.context not in CONTEXTS:
+        raise CotextError(f"--context {given.context}: of ctxPro, choose one of {', '.join(CONTEXTS)}")
+    if given.controls and given.context != "true":
+        raise CotextError(f"--context {given.context} is one of the controls: leave it or --controls out")
+    loaded = [(path, read_ctxpro(path, given.contexts)) for path in suites]
+    last = [LastSentence.by(given.splitter or WHOLE, suite.languages.target) for _, suite in loaded]
     figures: dict[str, Any] = {}
     with output(out, suites):
         opened = open_run(run, device, decode_settings(settings), checkpoint)
@@ -63,17 +76,18 @@ def contrastive_forms(
         opened.translator.plan.check_passes()
         for path, suite in loaded:
             check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
-        chosen = CONTEXTS if controls else (context,)
+        chosen = CONTEXTS if given.controls else (given.context,)
         if not context_window_of(opened.translator).has_context:
             # Whatever stands before the tested sentence, it is translated as if it stood alone.
             chosen = ("none",)
             typer.echo(f"{run} reads single sentences: translated without context\n", err=json)
-        for path, suite in loaded:
+        for (path, suite), of_suite in zip(loaded, last, strict=True):
             with meter(f"{suite.name}, translating", 0) as progress:
                 found = write_forms(
                     opened.translator,
                     suite,
                     chosen,
+                    of_suite,
                     translation_entries(opened),
                     on_start=progress.restart,
                     on_sentences=progress.advance,
