@@ -145,10 +145,19 @@ def written(
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[Document]:
     """The translations of the sources of examples; equal ones are translated once."""
-    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in examples))}
+    return translated(translator, [e.source for e in examples], on_sentences)
+
+
+def translated(
+    translator: DocumentTranslator,
+    sources: Sequence[tuple[str, ...]],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    """The translations of sources, each a document; equal ones are translated once."""
+    indices = {source: n for n, source in enumerate(dict.fromkeys(sources))}
     documents = [Document(str(n), source) for source, n in indices.items()]
     found = dict(translator.translate(documents, on_sentences))
-    return [found[indices[e.source]].document for e in examples]
+    return [found[indices[source]].document for source in sources]
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:

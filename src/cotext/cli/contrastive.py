@@ -44,7 +44,10 @@ Tell = Callable[[str], None]  # what a person reads of the figures
 def contrastive(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     suites: Annotated[
-        list[Path], typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets).")
+        list[Path],
+        typer.Argument(
+            help="Contrastive suites (JSON, ContraPro, consistency sets); ctxPro with --generate."
+        ),
     ],
     tie: Annotated[
         str, typer.Option(help="wrong: a tie counts as an error; first: the first candidate wins.")
@@ -70,6 +73,17 @@ def contrastive(
             "or global, foreign but for the own window of a system whose rows see each other."
         ),
     ] = "true",
+    contexts: Annotated[
+        Path | None,
+        typer.Option(help="Contexts of a ctxPro suite, or their folder; default: beside it, or ../inputs."),
+    ] = None,
+    splitter: Annotated[
+        str | None,
+        typer.Option(
+            help="Of ctxPro, read only the last sentence of what is written, by sentence-splitter (as "
+            "published), rules or sat:MODEL."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="JSON file for all figures and decisions.")] = None,
     device: Device = None,
     set: Decode = None,
@@ -78,9 +92,19 @@ def contrastive(
     json: Json = False,
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
+    from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
 
     _check_rules(tie, score)
+    if check_one_kind(suites, contexts, splitter):
+        if not generate or shard is not None or (tie, score) != ("wrong", "sum"):
+            raise CotextError(
+                "suites of ctxPro have no candidates to score: give --generate, and neither --tie, --score "
+                "nor --shard"
+            )
+        given = SuiteOptions(contexts, splitter, controls, context)
+        contrastive_forms(run, suites, given, out, device, set, checkpoint, json)
+        return
     _check_context(context, controls, generate)
     decode = decode_settings(set) if generate else scoring_settings(set)
     part = shard_of(shard, out)

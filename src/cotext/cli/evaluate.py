@@ -2,12 +2,17 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cotext.cli.options import Abbreviations, Format, Json, Protocols, SplitBy, as_json, splitting
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.metrics.evaluate_ctxpro import FormsEvaluation
+    from cotext.metrics.muda import TagEvaluation
+    from cotext.metrics.significance import Resampling
 
 
 def evaluate(
@@ -45,6 +50,12 @@ def evaluate(
         Path | None,
         typer.Option(help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP."),
     ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option(
+            help="List of entities and their forms, by document; adds their accuracy, F1 and consistency."
+        ),
+    ] = None,
     comet: Annotated[
         str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
     ] = None,
@@ -54,9 +65,29 @@ def evaluate(
             help="Add document-level COMET with this many previous sentences as context (2 in its paper)."
         ),
     ] = None,
+    comet_slide: Annotated[
+        int | None,
+        typer.Option(
+            help="Add SLIDE: the mean over windows of this many sentences, by a quality estimation model."
+        ),
+    ] = None,
+    comet_stride: Annotated[
+        int | None,
+        typer.Option(help="With --comet-slide: sentences from a window to the next, 1 by default."),
+    ] = None,
     comet_python: Annotated[
         Path | None,
         typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
+    ] = None,
+    ctxpro: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of references, the JSON of a ctxPro suite, which the hypotheses translate."
+        ),
+    ] = None,
+    muda: Annotated[
+        Path | None,
+        typer.Option(help="Tag file of the reference, by MuDA; the hypotheses are tag files, too."),
     ] = None,
     decisions: Annotated[
         list[Path] | None,
@@ -88,27 +119,43 @@ def evaluate(
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
         raise CotextError(f"--{next(iter(given))} needs --paired")
-    if comet is None and (comet_context is not None or comet_python is not None):
-        option = "--comet-python" if comet_context is None else "--comet-context"
-        raise CotextError(f"{option} needs --comet MODEL")
+    needing = {"--comet-context": comet_context, "--comet-slide": comet_slide, "--comet-python": comet_python}
+    if comet is None and (alone := [name for name, value in needing.items() if value is not None]):
+        raise CotextError(f"{alone[0]} needs --comet MODEL")
+    if comet_stride is not None and comet_slide is None:
+        raise CotextError("--comet-stride needs --comet-slide SENTENCES")
+    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs]
     if decisions:
-        if hypothesis or reference or source or protocol or discourse or words or comet or given:
+        if hypothesis or any(of_texts) or ctxpro or muda or given:
             raise CotextError(
                 "--decisions excludes --hypothesis and other options of translations; leave them out"
             )
         _compare_decisions(decisions, baseline, json)
         return
-    if not hypothesis or not reference:
-        raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     if baseline is not None and not paired:
         raise CotextError("--baseline needs --paired")
+    from cotext.metrics.significance import Resampling
+
+    choices: dict[str, Any] = given
+    resampling = Resampling(**choices) if paired else None
+    if ctxpro is not None or muda is not None:
+        option = "--muda" if ctxpro is None else "--ctxpro"
+        if any(of_texts) or (ctxpro and muda) or abbreviations or not hypothesis:
+            raise CotextError(f"{option} goes with --hypothesis and --paired alone; leave the rest out")
+        if muda is not None and (target_language or splitter or format):
+            raise CotextError("--muda reads tag files; leave --target-language, --splitter and --format out")
+        found = _evaluate_suite(
+            ctxpro, muda, hypothesis, target_language, splitter, format, resampling, baseline
+        )
+        typer.echo(as_json(found.as_dict()) if json else found.render())
+        return
+    if not hypothesis or not reference:
+        raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
-    from cotext.metrics.significance import Resampling
     from cotext.runtime.progress import meter
 
-    choices: dict[str, Any] = given
     with meter("COMET", 0) if comet is not None else nullcontext() as progress:
 
         def on_comet(done: int, total: int) -> None:
@@ -125,13 +172,59 @@ def evaluate(
             format=format,
             paragraphs=chosen if paragraphs else None,
             discourse=discourse,
+            entities=entities,
             words=words,
-            comet=None if comet is None else Comet(comet, find_python(comet_python), comet_context or 0),
+            comet=None
+            if comet is None
+            else Comet(
+                comet,
+                find_python(comet_python),
+                comet_context or 0,
+                _windows(comet_slide),
+                1 if comet_stride is None else comet_stride,
+            ),
             on_comet=on_comet,
-            resampling=Resampling(**choices) if paired else None,
+            resampling=resampling,
             baseline=baseline,
         )
     typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
+
+
+def _windows(sentences: int | None) -> int:
+    if sentences is None:
+        return 0
+    if sentences < 1:
+        raise CotextError(f"--comet-slide {sentences}: a window has at least one sentence")
+    return sentences
+
+
+def _evaluate_suite(
+    ctxpro: Path | None,
+    muda: Path | None,
+    hypothesis: list[Path],
+    target_language: str | None,
+    splitter: str | None,
+    format: str | None,
+    resampling: "Resampling | None",
+    baseline: str | None,
+) -> "FormsEvaluation | TagEvaluation":
+    """The forms or the tags of what stands in files."""
+    if muda is not None:
+        from cotext.metrics.muda import evaluate_tags
+
+        return evaluate_tags(muda, hypothesis, resampling=resampling, baseline=baseline)
+    from cotext.metrics.evaluate_ctxpro import evaluate_ctxpro
+
+    assert ctxpro is not None
+    return evaluate_ctxpro(
+        ctxpro,
+        hypothesis,
+        target_language=target_language,
+        last_by=splitter,
+        format=format,
+        resampling=resampling,
+        baseline=baseline,
+    )
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.contrastive_suites import FORMAT_NAME, FORMAT_VERSION, ContrastiveExample, ContrastiveSuite
+from cotext.data.ctxpro import is_ctxpro
 from cotext.data.formats.streams import read_whole
 from cotext.data.published_suites import (
     is_bawden,
@@ -53,6 +54,11 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
                 "their context: cotext convert contrapro.json --to contrastive --documents FOLDER --out FILE"
             )
         return read_contrapro(path, content, context)
+    if is_ctxpro(content):
+        raise CotextError(
+            f"{path}: ctxPro, whose examples have no candidates; what a run writes is measured by "
+            "`contrastive RUN SUITE --generate`, files of translations by `evaluate --ctxpro SUITE`"
+        )
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")
     if is_bawden(content):

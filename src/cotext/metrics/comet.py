@@ -1,8 +1,9 @@
-"""COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022), run in an environment of its own.
+"""COMET, document COMET and SLIDE (Rei et al., 2020; Vernikos et al., 2022; Raunak et al., 2024).
 
-COMET pins old versions of numpy and others, and its checkpoints are pickles: neither belongs into the process
-that trains and translates. `comet_runner.py` is started with the interpreter of an environment that has
-COMET; documents go there in a file of JSON lines, scores come back as JSON lines.
+They run in an environment of their own. COMET pins old versions of numpy and others, and its checkpoints are
+pickles: neither belongs into the process that trains and translates. `comet_runner.py` is started with the
+interpreter of an environment that has COMET; documents go there in a file of JSON lines, scores come back as
+JSON lines.
 """
 
 import json
@@ -28,11 +29,12 @@ PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
 INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"
 BATCH_SENTENCES = 16
 _RUNNER = Path(__file__).with_name("comet_runner.py")
+_TITLES = {"comet": "COMET", "doc-comet": "doc-COMET", "slide": "SLIDE"}
 _TAIL_LINES = 12
 _SCALE = 100.0
 _DIGEST_DIGITS = 12
 
-Progress = Callable[[int, int], None]  # sentences scored so far, and in all
+Progress = Callable[[int, int], None]  # sentences and windows scored so far, and in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,27 @@ class Comet:
     """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
-    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).
+    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper),
+    `slide_sentences` above 0 adds SLIDE with windows of so many, each `slide_stride` after the one before.
     """
 
     model: str
     python: Path
     context_sentences: int = 0
+    slide_sentences: int = 0
+    slide_stride: int = 1
 
     def __post_init__(self) -> None:
+        if self.slide_sentences < 0 or self.slide_stride < 1:
+            raise CotextError(
+                f"SLIDE with windows of {self.slide_sentences} sentences, stride {self.slide_stride}: "
+                "give at least 1 of each"
+            )
+        if self.slide_sentences and self.slide_stride > self.slide_sentences:
+            raise CotextError(
+                f"SLIDE with a stride of {self.slide_stride} leaves sentences out between windows of "
+                f"{self.slide_sentences}; give a stride of at most that"
+            )
         if self.context_sentences < 0:
             raise CotextError(f"{self.context_sentences} sentences of context for COMET; give 0 or more")
         if looks_like_path(self.model) and not Path(self.model).exists():
@@ -64,6 +79,20 @@ class Comet:
             return self.model
         path = path.resolve()
         return path.name if path.is_dir() else path.parents[1].name
+
+
+def slide_windows(documents: Sequence[Document], sentences: int, stride: int) -> list[Document]:
+    """The windows of SLIDE: of each document, so many sentences joined with a space, `stride` apart.
+
+    A document of fewer sentences is one window. The last window ends where the document does: with a stride
+    above 1 it may hold fewer sentences than the others.
+    """
+    found = []
+    for document in documents:
+        starts = range(0, max(1, len(document) - sentences + stride), stride) if len(document) else range(0)
+        windows = (" ".join(document.sentences[start : start + sentences]) for start in starts)
+        found.append(Document(document.id, tuple(windows)))
+    return found
 
 
 def looks_like_path(model: str) -> bool:
@@ -98,9 +127,9 @@ def measure_comet(
     references: Sequence[Sequence[Document]],
     progress: Progress | None = None,
 ) -> dict[str, list[Measurement]]:
-    """Measure COMET and, if asked for, document COMET of several systems; the model is loaded once.
+    """Measure COMET and, if asked for, document COMET and SLIDE of several systems; the model is loaded once.
 
-    A score is the mean over sentences, times 100. Of several references COMET reads the first.
+    A score is the mean over sentences, or windows, times 100. Of several references COMET reads the first.
 
     Raises:
         CotextError: documents that do not correspond; no COMET, no model or not one for context there; or
@@ -110,45 +139,85 @@ def measure_comet(
         check_correspondence(hypothesis, source)
         check_correspondence(hypothesis, references[0])
     contexts = sorted({0, comet.context_sentences})
-    names = [name for name in hypotheses for _ in source]
-    sentences = sum(map(len, source)) * len(hypotheses) * len(contexts)
-    found: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
+    texts = _Texts(hypotheses, source, references[0])
+    windows = texts.slid(comet) if comet.slide_sentences else None
+    kinds = {("comet" if not context else "doc-comet", context): texts for context in contexts}
+    if windows is not None:
+        kinds["slide", 0] = windows
+    segments = sum(each.segments for each in kinds.values())
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {kind: [] for kind in kinds}
     done = 0
     with tempfile.TemporaryDirectory(prefix="cotext-comet-") as folder:
-        request = _write_request(Path(folder), comet, hypotheses, source, references[0], contexts)
+        request = _write_request(Path(folder), comet, texts, windows, contexts)
         with closing(_answers(comet, request)) as answers:
             loaded = next(answers)
             for answer in answers:
-                found[answer["context"]].append(answer)
+                context = answer["context"]
+                slid = answer["document"] >= texts.documents
+                found["slide" if slid else "doc-comet" if context else "comet", context].append(answer)
                 done += len(answer["scores"])
                 if progress is not None:
-                    progress(done, sentences)
+                    progress(done, segments)
     measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
-    for context, records in found.items():
-        if [record["document"] for record in records] != list(range(len(names))):
-            raise CotextError(f"COMET answered for {len(records)} of {len(names)} documents; run it again")
-        for index, (name, hypothesis) in enumerate(hypotheses.items()):
+    for (protocol, context), records in found.items():
+        of = kinds[protocol, context]
+        first = texts.documents if protocol == "slide" else 0
+        if [record["document"] for record in records] != list(range(first, first + of.documents)):
+            raise CotextError(f"COMET answered for {len(records)} of {of.documents} documents; run it again")
+        recipe = _recipe(comet, loaded, protocol, context, len(references))
+        for index, (name, documents) in enumerate(of.hypotheses.items()):
             own = records[index * len(source) : (index + 1) * len(source)]
-            recipe = _recipe(comet, loaded, context, len(references))
-            measured[name].append(_measurement(own, hypothesis, context, recipe))
+            measured[name].append(_measurement(own, documents, protocol, recipe))
     return measured
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """What is scored: documents of every system, source and reference, segment by segment."""
+
+    hypotheses: Mapping[str, Sequence[Document]]
+    source: Sequence[Document]
+    reference: Sequence[Document]
+
+    @property
+    def documents(self) -> int:
+        """Those of all systems."""
+        return len(self.hypotheses) * len(self.source)
+
+    @property
+    def segments(self) -> int:
+        """Those of all systems."""
+        return len(self.hypotheses) * sum(map(len, self.source))
+
+    def slid(self, comet: Comet) -> "_Texts":
+        """The windows of SLIDE, as segments."""
+
+        def slid(documents: Sequence[Document]) -> list[Document]:
+            return slide_windows(documents, comet.slide_sentences, comet.slide_stride)
+
+        hypotheses = {name: slid(documents) for name, documents in self.hypotheses.items()}
+        return _Texts(hypotheses, slid(self.source), slid(self.reference))
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """A line of the request for each document."""
+        for name, documents in self.hypotheses.items():
+            for original, ours, theirs in zip(self.source, documents, self.reference, strict=True):
+                sides = {"source": original, "hypothesis": ours, "reference": theirs}
+                yield {"system": name, **{side: list(each.sentences) for side, each in sides.items()}}
+
+
 def _write_request(
-    folder: Path,
-    comet: Comet,
-    hypotheses: Mapping[str, Sequence[Document]],
-    source: Sequence[Document],
-    reference: Sequence[Document],
-    contexts: Sequence[int],
+    folder: Path, comet: Comet, texts: _Texts, windows: _Texts | None, contexts: Sequence[int]
 ) -> Path:
     path = Path(comet.model)
     model = str(path.absolute()) if path.exists() else comet.model
-    lines = [{"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}]
-    for name, documents in hypotheses.items():
-        for original, ours, theirs in zip(source, documents, reference, strict=True):
-            sides = {"source": original, "hypothesis": ours, "reference": theirs}
-            lines.append({"system": name, **{side: list(each.sentences) for side, each in sides.items()}})
+    head = {
+        "model": model,
+        "contexts": contexts,
+        "batch_size": BATCH_SENTENCES,
+        "windows": 0 if windows is None else windows.documents,  # so many documents, the last ones
+    }
+    lines = [head, *texts.lines(), *(windows.lines() if windows is not None else ())]
     request = folder / "request.jsonl"
     request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     return request
@@ -215,13 +284,14 @@ class _Recipe:
     after: str
 
 
-def _recipe(comet: Comet, loaded: Mapping[str, Any], context: int, references: int) -> _Recipe:
+def _recipe(comet: Comet, loaded: Mapping[str, Any], protocol: str, context: int, references: int) -> _Recipe:
     if not loaded["uses_reference"]:
         side, refs = "hypothesis", "none"
     else:
         side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
+    unit = f"window-{comet.slide_sentences}+{comet.slide_stride}" if protocol == "slide" else "sentence"
     before = (
-        f"protocol:{'doc-comet' if context else 'comet'}|unit:sentence|model:{comet.model_name}"
+        f"protocol:{protocol}|unit:{unit}|model:{comet.model_name}"
         f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
         f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
     )
@@ -230,11 +300,12 @@ def _recipe(comet: Comet, loaded: Mapping[str, Any], context: int, references: i
 
 
 def _measurement(
-    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], context: int, recipe: _Recipe
+    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], protocol: str, recipe: _Recipe
 ) -> Measurement:
+    """The mean of the scores of sentences, or of windows, which the documents of `hypothesis` then hold."""
     for record, document in zip(records, hypothesis, strict=True):
         if len(record["scores"]) != len(document):
-            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
+            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} segments")
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(
@@ -242,10 +313,10 @@ def _measurement(
     )
     shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
     sentences = [sentence for document in hypothesis for sentence in document.sentences]
-    counts = f"shrunk:{shrunk}|cut:{cut}" if context else f"cut:{cut}"
+    counts = f"shrunk:{shrunk}|cut:{cut}" if protocol == "doc-comet" else f"cut:{cut}"
     score = Score(
-        protocol="doc-comet" if context else "comet",
-        title="doc-COMET" if context else "COMET",
+        protocol=protocol,
+        title=_TITLES[protocol],
         value=statistics.score,
         signature=f"{recipe.before}|{counts}|{recipe.after}",
         documents=len(hypothesis),

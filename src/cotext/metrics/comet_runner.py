@@ -1,9 +1,10 @@
 """The other side of `cotext.metrics.comet`: runs where COMET is installed, by the interpreter that is there.
 
 Knows nothing but the standard library, COMET and what COMET brings, and must not import cotext, which is not
-there. Reads one file of JSON lines: a head (model, contexts, batch size), then a document of one system a
-line. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once for
-every context; or one line that tells a person what is wrong.
+there. Reads one file of JSON lines: a head (model, contexts, batch size, how many documents are windows),
+then a document of one system a line; those whose sentences are windows come last, and are read without
+context. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once
+for every context; or one line that tells a person what is wrong.
 """
 
 import hashlib
@@ -114,6 +115,14 @@ class Scorer:
                 f"the model pools by {self.model.hparams['pool']!r}; document COMET needs an average"
             )
 
+    def require_windows(self) -> None:
+        """Refuse a model that reads the reference: SLIDE is a metric without one."""
+        if self.uses_reference:
+            raise RefusalError(
+                "this model reads the reference, and SLIDE is a metric without one; take a quality "
+                "estimation model, such as Unbabel/wmt22-cometkiwi-da, or leave --comet-slide out"
+            )
+
     def fits(self, texts: Texts) -> bool:
         """Whether the encoder reads all of these."""
         lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
@@ -214,13 +223,16 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
     scorer = Scorer(head["model"])
     if any(head["contexts"]):
         scorer.require_context()
+    if head["windows"]:
+        scorer.require_windows()
     answer(scorer.description)
     if not scorer.uses_reference:
         documents = [{**document, "reference": None} for document in documents]
     for before in sorted(head["contexts"]):  # without context first: COMET has no way back
         if before:
             scorer.model.enable_context()
-        for block in blocks(documents):
+        chosen = documents[: len(documents) - head["windows"]] if before else documents
+        for block in blocks(chosen):
             windows = [
                 build_windows(documents[index], before, scorer.tokenizer.sep_token, scorer.fits)
                 for index in block

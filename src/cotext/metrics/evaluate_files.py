@@ -1,9 +1,9 @@
 """Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
@@ -11,7 +11,6 @@ from cotext.data.formats.records import Side
 from cotext.data.formats.table import find_format
 from cotext.data.languages import language_code, language_of_name
 from cotext.data.splitting import Splitter, Splitting
-from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
     Measurement,
@@ -23,23 +22,37 @@ from cotext.metrics.bleu import (
 )
 from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import MarkedDocument, measure_discourse, read_marks
+from cotext.metrics.entities import EntityTypes, measure_entities, read_entities
 from cotext.metrics.flips import SIGNIFICANT, least_p
-from cotext.metrics.paragraphs import ParagraphCounts, Texts, split_paragraphs
+from cotext.metrics.length_buckets import by_length
+from cotext.metrics.paragraphs import Texts, split_paragraphs
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.metrics.tokenised import measure_words
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 
 
+class Beside(Protocol):
+    """Figures beside the scores of systems, as text and for a JSON file."""
+
+    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+    def render(self) -> str: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of systems by their names; paired tests by protocol, none if they were not asked for."""
+    """Scores of systems by their names; paired tests by protocol, none if they were not asked for.
+
+    `beside` has further figures under the names that they have in a JSON file.
+    """
 
     hypotheses: dict[str, Path]
     references: tuple[Path, ...]
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
-    paragraphs: ParagraphCounts | None = None  # if lines were split
+    beside: Mapping[str, Beside] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -56,7 +69,7 @@ class Evaluation:
                 for name, scores in self.scores.items()
             },
             "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
-            **({} if self.paragraphs is None else {"paragraphs": self.paragraphs.as_dict()}),
+            **{name: figures.as_dict() for name, figures in self.beside.items()},
         }
 
     def render(self) -> str:
@@ -67,9 +80,8 @@ class Evaluation:
         else:
             blocks = [self._table()]
         if self.paired:
-            blocks.append(self._tests())
-        if self.paragraphs is not None:
-            blocks.append(self.paragraphs.render())
+            blocks.append(self.render_tests())
+        blocks += [figures.render() for figures in self.beside.values()]
         return "\n\n".join(blocks)
 
     def _table(self) -> str:
@@ -96,7 +108,8 @@ class Evaluation:
             else:
                 yield from (f"{score.title:{width}}  {name}  {own}" for name, own in signatures.items())
 
-    def _tests(self) -> str:
+    def render_tests(self) -> str:
+        """The differences of systems under every score, as a table."""
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
@@ -134,6 +147,7 @@ def evaluate_files(
     format: str | None = None,
     paragraphs: Splitting | None = None,
     discourse: Path | None = None,
+    entities: Path | None = None,
     words: Path | None = None,
     comet: Comet | None = None,
     on_comet: Progress | None = None,
@@ -146,10 +160,10 @@ def evaluate_files(
     folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
     tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
     sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `discourse` is a file of
-    marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
-    `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
-    that all others are compared with, else all pairs are.
+    of the lines as they are. `discourse` is a file of marks in the (first) reference, see `read_marks`,
+    `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
+    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
+    `name_systems`) that all others are compared with, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
@@ -159,30 +173,42 @@ def evaluate_files(
     if discourse is not None and paragraphs is not None:
         raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    for protocol in chosen:
-        find_protocol(protocol)
-    named = name_systems(hypotheses)
-    if resampling is not None:
-        compared_pairs(list(named), baseline)
+    named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
     units = whole = Texts(*read_aligned(named, references, source, format))
-    counts, by = None, ""
+    beside, by = dict[str, Beside](), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
-        (units, counts), by = split_paragraphs(whole, *splitters), splitters[0].name
+        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
     measured = _measure_units(whole, units, by, words, chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))
+    if entities is not None:
+        more, beside["entities"] = _measure_listed(entities, whole, target_language)
+        measured = _with(measured, more)
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
+        beside |= by_length(more, comet, units.source)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
     return Evaluation(
         hypotheses=named,
         references=tuple(references),
         scores={name: [each.score for each in found] for name, found in measured.items()},
-        paired={} if resampling is None else _paired(measured, resampling, baseline),
-        paragraphs=counts,
+        paired={} if resampling is None else paired_tests(measured, resampling, baseline),
+        beside=beside,
     )
+
+
+def _checked(
+    hypotheses: Sequence[Path], protocols: Sequence[str], resampling: Resampling | None, baseline: str | None
+) -> dict[str, Path]:
+    """The systems by name; CotextError, before any work, for unknown protocols and a missing baseline."""
+    for protocol in protocols:
+        find_protocol(protocol)
+    named = name_systems(hypotheses)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)
+    return named
 
 
 def _with(
@@ -195,6 +221,17 @@ def _with(
 def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
     try:
         return measure_discourse(marks, texts.systems, texts.references[0])
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
+def _measure_listed(
+    path: Path, whole: Texts, target_language: str | None
+) -> tuple[dict[str, list[Measurement]], EntityTypes]:
+    language = target_language and language_code(target_language, "--target-language")
+    entities = read_entities(path, language)
+    try:
+        return measure_entities(entities, whole.systems, whole.references[0], language)
     except CotextError as error:
         raise CotextError(f"{path}: {error}") from None
 
@@ -226,7 +263,7 @@ def _measure_units(
         if words is None:
             found = measure(texts.systems, texts.references, [protocol], target_language=target_language)
         else:
-            found = _measure_words(words, texts.systems, texts.references, [protocol], target_language)
+            found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
         for name, [each] in found.items():
             measured[name].append(_split_by(each, by) if sentences else each)
     return measured
@@ -238,43 +275,6 @@ def _split_by(measurement: Measurement, by: str) -> Measurement:
         return measurement
     score = measurement.score
     return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
-
-
-def _measure_words(
-    folder: Path,
-    systems: Mapping[str, Sequence[Document]],
-    references: Sequence[Sequence[Document]],
-    protocols: Sequence[str],
-    target_language: str | None,
-) -> dict[str, list[Measurement]]:
-    """As `measure`, on texts that a tokenizer has split into words; signatures say so."""
-    tokenizer = load_tokenizer(folder / "tokenizer")
-    if not isinstance(tokenizer, MosesBPETokenizer):
-        raise CotextError(
-            f"{folder}: its tokenizer, {tokenizer.kind}, has no words; give a folder prepared with "
-            "--tokenizer moses-bpe, or leave --words out"
-        )
-    splitter = tokenizer.words
-    measured: dict[str, list[Measurement]] = {name: [] for name in systems}
-    for protocol in protocols:
-        tokenised = find_protocol(protocol).tokenize == "none"
-        forms = [*(["truecased"] if splitter.truecase else []), "tokenised" if tokenised else "joined"]
-
-        def text(sentence: str, tokenised: bool = tokenised) -> str:
-            words = splitter.split(clean(sentence))
-            return " ".join(words) if tokenised else splitter.join(words, as_written=False)
-
-        own = {name: _rewritten(documents, text) for name, documents in systems.items()}
-        right = [_rewritten(documents, text) for documents in references]
-        found = measure(own, right, [protocol], target_language=target_language)
-        for name, [each] in found.items():
-            signature = f"{each.score.signature}|words:{'-'.join(forms)}-{tokenizer.fingerprint[:8]}"
-            measured[name].append(replace(each, score=replace(each.score, signature=signature)))
-    return measured
-
-
-def _rewritten(documents: Sequence[Document], text: Callable[[str], str]) -> list[Document]:
-    return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
@@ -290,9 +290,10 @@ def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
-def _paired(
+def paired_tests(
     measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
 ) -> dict[str, PairedTest]:
+    """Compare systems under each of their scores, by protocol."""
     first, *_ = measured.values()
     return {
         each.score.protocol: paired_test(
