@@ -9,7 +9,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import find_format
-from cotext.data.languages import language_code, language_of_name
+from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.bleu import (
@@ -203,7 +203,7 @@ def _splitters(
     splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
 ) -> tuple[Splitter, Splitter]:
     """Those of target and source, whose languages are told, or stand in the names of the files."""
-    given = target_language and language_code(target_language, "--target-language")
+    given = target_language and primary_language(language_code(target_language, "--target-language"))
     return (
         splitting.splitter(given or language_of_name(reference)),
         splitting.splitter("" if source is None else language_of_name(source)),
