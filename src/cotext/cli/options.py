@@ -21,7 +21,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, jsonl, "
-        "parquet or wmt (wmt:cs-de_DE for one of several language pairs); detected from the content if not given.",
+        "parquet or wmt (wmt:cs-de_DE of several language pairs); detected from the content if not given.",
     ),
 ]
 Device = Annotated[

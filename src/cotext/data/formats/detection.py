@@ -87,6 +87,12 @@ def detect_format(path: Path) -> str:
     return "text"
 
 
+def format_in(path: Path, format: str | None, language: str | None) -> str:
+    """Name the format of a file, and of a file of WMT the language that is asked for."""
+    name = format or detect_format(path)
+    return f"{name}:{language}" if name == "wmt" and language else name
+
+
 def is_parquet(path: Path) -> bool:
     """Whether a file begins as a Parquet table does."""
     return binary_kind(beginning(path, BEGINNING_BYTES)[0]) == PARQUET

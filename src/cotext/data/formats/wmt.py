@@ -10,11 +10,12 @@ language pairs is read one pair at a time: the format is then named `wmt:de_DE` 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.data.documents import Document
 from cotext.data.formats.records import OUTER_SPACE, Record, one_line
 from cotext.data.formats.streams import numbered_lines
 from cotext.data.formats.wmt_paragraphs import as_html, paragraphs
@@ -178,7 +179,7 @@ def _reference(refs: object) -> str | None:
 
 
 def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
-    """Read a document from every line: its paragraphs, of the source, of the hypothesis or reference, or both.
+    """Read a document from every line: the paragraphs of source, and of hypothesis or reference.
 
     A hypothesis alone is a document in one language. An empty one is an empty sentence.
     """
@@ -189,6 +190,26 @@ def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
             yield Record(line.doc_id, line.number, 0, target)
         else:
             yield Record(line.doc_id, line.number, 0, None, source, target)
+
+
+def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> list[Document]:
+    """The documents of a file in the order of these ids: submissions are made in any.
+
+    Raises:
+        CotextError: not exactly these documents, each once.
+    """
+    by_id = {document.id: document for document in documents}
+    missing = [each for each in ids if each not in by_id]
+    foreign = by_id.keys() - set(ids)
+    if missing or foreign or len(documents) != len(ids):
+        told = [
+            *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
+            *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
+        ]
+        raise CotextError(
+            f"{path}: {' and '.join(told) or 'has documents twice'}; `cotext check` tells all of them"
+        )
+    return [by_id[each] for each in ids]
 
 
 def encode_wmt(record: Record) -> str:

@@ -17,10 +17,11 @@ from cotext.runtime.reading import parse_json
 
 Kind = Literal["html", "json", "text"]
 
-BLOCKS: Final = frozenset(
-    "address article aside blockquote body dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 "
-    "h6 head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul".split()
-)
+_BLOCKS = """
+address article aside blockquote body dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6
+head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul
+"""
+BLOCKS: Final = frozenset(_BLOCKS.split())
 _FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
 _OPENING: Final = re.compile(rf"\s*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE)
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
