@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import numbered_lines
-from cotext.data.formats.wmt import WmtLine, wmt_line
+from cotext.data.formats.wmt import WmtLine, all_wmt_lines, wmt_line
 from cotext.data.languages import fitting_codes
 from cotext.files.wmt_texts import Fault, Severity, faults_of, organisers_counts
 from cotext.runtime.errors import CotextError, shown
@@ -144,14 +144,11 @@ def check_submission(submission: Path, source: Path, language: str = "") -> Chec
 
 
 def _task(path: Path) -> Iterator[WmtLine]:
-    for number, text in numbered_lines(path):
-        if not text.strip(OUTER_SPACE):
-            continue
-        where = f"{path}:{number}"
-        line = wmt_line(parse_json(text, where, numbers=False), number, where)
+    for line in all_wmt_lines(path):
         if line.source is None:
             raise CotextError(
-                f"{where}: document {line.doc_id!r} has no source; give the lines of the task as --source"
+                f"{path}:{line.number}: document {line.doc_id!r} has no source; give --source the lines of "
+                "the task"
             )
         yield line
 
