@@ -13,7 +13,7 @@ from html import escape
 from html.parser import HTMLParser
 from typing import Final, Literal
 
-from cotext.data.formats.records import without_breaks
+from cotext.data.formats.records import OUTER_SPACE, without_breaks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
@@ -24,10 +24,11 @@ address article aside blockquote body dd div dl dt fieldset figcaption figure fo
 head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul
 """
 BLOCKS: Final = frozenset(_BLOCKS.split())
+_SPACE: Final = f"{OUTER_SPACE}\n"
 _FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
 _OPENING: Final = re.compile(rf"\s*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE)
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
-_STRING_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?!\s*:)')  # of valid JSON: keys have a colon behind
+_STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?')  # of valid JSON; a key has a colon behind it
 # From a character to the last before an empty line.
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
@@ -84,8 +85,8 @@ def paragraphs(text: str) -> Paragraphs:
         except CotextError:
             pass
         else:
-            strings = [(json.loads(match[0]), match.span()) for match in _STRING_VALUE.finditer(body)]
-            return _found("json", strings, len(before))
+            strings = (match for match in _STRING.finditer(body) if not match[2])
+            return _found("json", ((json.loads(each[1]), each.span(1)) for each in strings), len(before))
     if _OPENING.match(body) or _PARAGRAPH_TAG.search(body):
         return _found("html", _of_html(body), len(before))
     return _found("text", ((match[0], match.span()) for match in _TEXT_PARAGRAPH.finditer(text)), 0)
@@ -147,9 +148,9 @@ class _Reader(HTMLParser):
         text = without_breaks("".join(self._text))
         if text or self._in_paragraph:
             inside = self._whole[self._from : at]
-            before = len(inside) - len(inside.lstrip())
+            before = len(inside) - len(inside.lstrip(_SPACE))
             start = self._from + before
-            self.found.append((text, (start, start + len(inside.strip()))))
+            self.found.append((text, (start, start + len(inside.strip(_SPACE)))))
         self._text.clear()
         self._from = at + tag_characters
         self._in_paragraph = False
