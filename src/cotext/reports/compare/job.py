@@ -18,6 +18,7 @@ from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.models.engine_folder import config_of
+from cotext.reports.compare.paragraphs import is_of_paragraphs, split_test_set
 from cotext.reports.pearmut import Sampling, campaign_of_files, check_campaign
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -58,6 +59,11 @@ class ComparisonFiles:
     pearmut: Path | None = None
 
     @property
+    def sentences(self) -> Path:
+        """Where a test set goes that is split into sentences."""
+        return self.page.with_suffix(".test.jsonl")
+
+    @property
     def all(self) -> list[Path]:
         """The paths that are written."""
         return [path for path in (self.page, self.csv, self.latex, self.pearmut) if path is not None]
@@ -90,12 +96,18 @@ def compare_folders(
         documents = sum(1 for _ in read_documents(test.source, test.format))
         check_campaign([each.title for each in folders], documents, request.pearmut)
     inputs = [*suites, *([test.source, test.reference] if test else [])]
-    for path in outputs.all:
+    split = [outputs.sentences] if test is not None and is_of_paragraphs(test) else []
+    for path in (*outputs.all, *split):
         check_output(path, inputs)
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
     _check_languages(folders, test, suites)
     with writing(*outputs.all):
+        notes: list[str] = []
+        if test is not None and is_of_paragraphs(test):
+            pair = Languages.parse(config_of(folders[0].runs[0]).languages)
+            test, note = split_test_set(test, pair, outputs.sentences)
+            notes.append(note)
         decode = request.decode or {}
         settings = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
@@ -109,6 +121,7 @@ def compare_folders(
             target_language=request.target_language or measured[0].languages.target or None,
             resampling=drawing,
         )
+        found = replace(found, notes=(*found.notes, *notes))
         _write(found, outputs)
         if request.pearmut is not None and outputs.pearmut is not None:
             _write_campaign(found, outputs.pearmut, request.pearmut)
