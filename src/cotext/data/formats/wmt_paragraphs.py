@@ -26,7 +26,9 @@ head header hr html li main nav ol p pre section table tbody td tfoot th thead t
 BLOCKS: Final = frozenset(_BLOCKS.split())
 _SPACE: Final = f"{OUTER_SPACE}\n"
 _FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
-_OPENING: Final = re.compile(rf"\s*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE)
+_OPENING: Final = re.compile(
+    rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
+)
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
 _STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?')  # of valid JSON; a key has a colon behind it
 # From a character to the last before an empty line.
