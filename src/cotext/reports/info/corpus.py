@@ -1,6 +1,5 @@
 """A summary of a corpus file: format, documents, sentences; of a file of WMT, language pairs and kinds."""
 
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,7 @@ class PairInfo:
     instructions: int = 0
     references: int = 0
     hypotheses: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The counts by name."""
@@ -103,7 +102,7 @@ def _count_wmt(found: CorpusInfo) -> None:
         pair.instructions += bool(line.instruction)
         pair.references += line.reference is not None
         pair.hypotheses += line.hypothesis is not None
-        pair.kinds[read.kind] += 1
+        pair.kinds[read.kind] = pair.kinds.get(read.kind, 0) + 1
         found.documents += 1
         found.sentences += len(read.texts)
         if line.source is not None and (line.hypothesis or line.reference) is not None:
