@@ -286,8 +286,8 @@ def _of_characters(text: str, original: str, language: str) -> Iterator[Fault]:
     words = _PLACEHOLDER.sub("", " ".join(paragraphs(text).texts))
     letters = [c for c in words if c.isalpha()]
     if script is not None and len(letters) >= _LETTERS:
-        names = tuple(_SCRIPTS[script].split())
-        share = sum(unicodedata.name(c, "").startswith(names) for c in letters) / len(letters)
+        own = tuple(_SCRIPTS[script].split())
+        share = sum(unicodedata.name(c, "").startswith(own) for c in letters) / len(letters)
         if share < 0.3:
             yield Fault("script", f"{share:.0%} of its letters are of the script of {language}", "warning")
 
