@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cotext.data.documents import Document
-from cotext.data.formats import detect_format, read_documents
+from cotext.data.formats import read_documents
+from cotext.data.formats.detection import format_in
 from cotext.data.formats.records import Side
-from cotext.data.formats.table import find_format
-from cotext.data.languages import language_code, language_of_name
+from cotext.data.formats.table import Format, find_format
+from cotext.data.formats.wmt import in_order
+from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
@@ -175,7 +177,7 @@ def evaluate_files(
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
-    units = whole = Texts(*read_aligned(named, references, source, format))
+    units = whole = Texts(*read_aligned(named, references, source, format, target_language))
     beside, by = dict[str, Beside](), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
@@ -240,7 +242,7 @@ def _splitters(
     splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
 ) -> tuple[Splitter, Splitter]:
     """Those of target and source, whose languages are told, or stand in the names of the files."""
-    given = target_language and language_code(target_language, "--target-language")
+    given = target_language and primary_language(language_code(target_language, "--target-language"))
     return (
         splitting.splitter(given or language_of_name(reference)),
         splitting.splitter("" if source is None else language_of_name(source)),
@@ -304,20 +306,25 @@ def paired_tests(
 
 
 def read_aligned(
-    hypotheses: Mapping[str, Path], references: Sequence[Path], source: Path | None, format: str | None
+    hypotheses: Mapping[str, Path],
+    references: Sequence[Path],
+    source: Path | None,
+    format: str | None,
+    target_language: str | None = None,
 ) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
     """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
 
-    References are asked first, so that an error names the hypothesis that differs.
+    References are asked first, then the source, so that an error names the hypothesis that differs. Files of
+    WMT, of which those of `target_language` are read, come in the order of that file.
     """
     paths = [*hypotheses.values(), *references]
-    read = [(path, *_read_side(path, format, "target")) for path in paths]
-    original = source and (source, *_read_side(source, format, "source"))
+    read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
+    original = source and (source, *_read_side(source, format, "source", target_language))
     fitting: list[Document] = []
     count = len(hypotheses)
-    every = [*read[count:], *read[:count], *([original] if original else [])]
-    like = next((documents for _, documents, carries_ids in every if carries_ids), read[0][1])
-    same = [documents if carries_ids else _renamed(documents, like) for _, documents, carries_ids in read]
+    every = [*read[count:], *([original] if original else []), *read[:count]]
+    like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
+    same = [_as_others(*each, like) for each in read]
     for path, hypothesis in zip(paths[:count], same[:count], strict=True):
         for reference, documents in zip(references, same[count:], strict=True):
             try:
@@ -325,16 +332,28 @@ def read_aligned(
             except CotextError as error:
                 raise CotextError(f"{path} and {reference}: {error}") from None
         if original:
-            _, documents, carries_ids = original
-            fitting = documents if carries_ids else _renamed(documents, hypothesis)
+            fitting = _as_others(*original, like)
             _require_fit(original[0], fitting, hypothesis)
     return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
 
 
-def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
-    """The documents of a file, and whether it names them."""
-    documents = list(read_documents(path, format, side=side))
-    return documents, find_format(format or detect_format(path)).carries_ids
+def _read_side(
+    path: Path, format: str | None, side: Side, language: str | None
+) -> tuple[list[Document], Format]:
+    """The documents of a file, and its format."""
+    name = format_in(path, format, language)
+    return list(read_documents(path, name, side=side)), find_format(name)
+
+
+def _as_others(
+    path: Path, documents: list[Document], format: Format, like: Sequence[Document]
+) -> list[Document]:
+    """The documents as others stand: under their ids, where they have none; of WMT, in their order."""
+    if not format.carries_ids:
+        return _renamed(documents, like)
+    if format.name == "wmt" and documents is not like:
+        return in_order(path, documents, [document.id for document in like])
+    return documents
 
 
 def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
