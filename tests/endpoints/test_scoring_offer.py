@@ -17,17 +17,21 @@ from cotext.endpoints.scoring_offer import ScoringOffer, find_offer, told_tokens
 QUESTION = [{"role": "user", "content": "It eats"}]
 
 
-def client(fake: Fake, folder: Path, **settings: Any) -> Client:
+def endpoint(url: str) -> Endpoint:
     languages = {"source_language": "en", "target_language": "de"}
-    endpoint = Endpoint.model_validate(
-        {"endpoint": fake.url, "model": "m", **languages, "retries": 0, **settings}
-    )
-    return Client(endpoint, Answers(folder))
+    return Endpoint.model_validate({"endpoint": url, "model": "m", **languages, "retries": 0})
+
+
+ANY = endpoint("http://localhost/v1")
+
+
+def client(fake: Fake, folder: Path) -> Client:
+    return Client(endpoint(fake.url), Answers(folder))
 
 
 def offer(fake: Fake, folder: Path) -> ScoringOffer:
     with client(fake, folder) as asks:
-        return find_offer(asks, "m")
+        return find_offer(asks, asks.endpoint)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_tokens_are_those_of_the_model(way: Any, tmp_path: Path) -> None:
     text = "<|user|>\nIt eats\n<|assistant|>\nSie frisst" if way == "chat" else "It eats\n\nSie frisst"
     expected = model.log_probabilities(pieces(text))
     with Fake(model=model, scoring=["echo", "prompt_logprobs"]) as fake, client(fake, tmp_path) as asks:
-        found = told_tokens(asks, "m", way, QUESTION, "Sie frisst")
+        found = told_tokens(asks, asks.endpoint, way, QUESTION, "Sie frisst")
     assert [token.log_probability for token in found] == expected
     assert "".join(token.text for token in found).endswith("\nSie frisst")
 
@@ -116,7 +120,7 @@ def echoed(tokens: Any, values: Any, **more: Any) -> dict[str, Any]:
 )
 def test_answers_of_another_form_have_no_tokens(answer: dict[str, Any]) -> None:
     with pytest.raises(UntoldError):
-        told_tokens(Told(answer), "m", "echo", QUESTION, "x")
+        told_tokens(Told(answer), ANY, "echo", QUESTION, "x")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +139,11 @@ def test_answers_of_another_form_have_no_tokens(answer: dict[str, Any]) -> None:
 def test_prompt_logprobs_of_another_form_have_no_tokens(entries: Any) -> None:
     """Of several tokens at one place, nothing tells which one the prompt has."""
     with pytest.raises(UntoldError):
-        told_tokens(Told({"prompt_logprobs": entries}), "m", "chat", QUESTION, "x")
+        told_tokens(Told({"prompt_logprobs": entries}), ANY, "chat", QUESTION, "x")
 
 
 def test_what_the_server_wrote_itself_is_left_out() -> None:
     answer = echoed(["a", "b", "c", "d"], [None, -1, -2, -3.5], usage={"completion_tokens": 2})
-    assert told_tokens(Told(answer), "m", "echo", QUESTION, "") == [Token("a", None), Token("b", -1.0)]
+    assert told_tokens(Told(answer), ANY, "echo", QUESTION, "") == [Token("a", None), Token("b", -1.0)]
     answer = echoed(["a", "b", "c"], [None, -1, -2], usage={"completion_tokens": "many"})
-    assert len(told_tokens(Told(answer), "m", "echo", QUESTION, "")) == 2
+    assert len(told_tokens(Told(answer), ANY, "echo", QUESTION, "")) == 2

@@ -47,8 +47,12 @@ class RequestExcerpt:
         """The sentence in question after its prompt; `target`: all sentences, if not those of the excerpt."""
         source, number = self.excerpt.document.source, self.excerpt.sentence
         given = self.excerpt.document.target if target is None else target
-        piece = piece_of(source, given, self.before, len(source), self.before)
-        begins = prompt.beginning(tuple(given[self.before : number]))
+        # As when it is translated, sentences without a visible character take no part.
+        sentences = [index for index in range(self.before, len(source)) if source[index].strip()]
+        if number not in sentences:
+            return ForcedTarget((), "", "")
+        piece = piece_of(source, given, sentences, self.before)
+        begins = prompt.beginning(tuple(given[index] for index in sentences if index < number))
         return ForcedTarget.of(prompt.messages(piece), begins, one_line(given[number]))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotext.endpoints.config import Endpoint
+from cotext.endpoints.prompts import Prompt
 from cotext.endpoints.scored_tokens import TargetToken, Token, target_tokens
 from cotext.endpoints.scoring_offer import Asks, Messages, Way, told_tokens
 
@@ -39,7 +40,7 @@ class PromptScorer:
 
     def __init__(self, client: Asks, endpoint: Endpoint, way: Way) -> None:
         self.endpoint, self.way = endpoint, way
-        self.prompt = prompt_of(endpoint)
+        self.prompt = Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)
         self._client = client
 
     def score(
@@ -71,6 +72,6 @@ class PromptScorer:
         messages = [dict(each) for each in asked.messages]
 
         def told(begins: str) -> list[Token]:
-            return told_tokens(self._client, self.endpoint.model, self.way, messages, begins)
+            return told_tokens(self._client, self.endpoint, self.way, messages, begins)
 
         return target_tokens(told(asked.begins + asked.target), asked.target, lambda: told(asked.begins))

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol, get_args
 
 from cotext.endpoints.client import RefusedRequestError
+from cotext.endpoints.config import Endpoint
 from cotext.endpoints.scored_tokens import NoBoundaryError, Token, UntoldError, target_tokens
 
 Way = Literal["chat", "prompt_logprobs", "echo"]
@@ -50,7 +51,7 @@ class ScoringOffer:
         return f"log-probabilities of prompts are not offered ({reasons})"
 
 
-def find_offer(client: Asks, model: str) -> ScoringOffer:
+def find_offer(client: Asks, endpoint: Endpoint) -> ScoringOffer:
     """Ask an API in which way it tells log-probabilities of prompts.
 
     Raises:
@@ -58,7 +59,7 @@ def find_offer(client: Asks, model: str) -> ScoringOffer:
     """
     refused: dict[str, str] = {}
     for way in get_args(Way):
-        ask = partial(told_tokens, client, model, way, _QUESTION)
+        ask = partial(told_tokens, client, endpoint, way, _QUESTION)
         try:
             target_tokens(ask(_TRIED), _TRIED, partial(ask, ""))
         except RefusedRequestError as error:
@@ -72,14 +73,14 @@ def find_offer(client: Asks, model: str) -> ScoringOffer:
     return ScoringOffer(None, refused)
 
 
-def told_tokens(client: Asks, model: str, way: Way, messages: Messages, begins: str) -> list[Token]:
+def told_tokens(client: Asks, endpoint: Endpoint, way: Way, messages: Messages, begins: str) -> list[Token]:
     """All tokens of a prompt whose answer `begins` so, in one of the ways.
 
     Raises:
         UntoldError: the answer has none.
         CotextError: as `Client.post`.
     """
-    return _TOLD[way](client, model, messages, begins)
+    return _TOLD[way](client, endpoint, messages, begins)
 
 
 def plain_text(messages: Messages, begins: str) -> str:
@@ -87,12 +88,13 @@ def plain_text(messages: Messages, begins: str) -> str:
     return "".join(f"{message['content']}{BETWEEN_MESSAGES}" for message in messages) + begins
 
 
-def _of_chat(client: Asks, model: str, messages: Messages, begins: str) -> list[Token]:
+def _of_chat(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
     begun = [{"role": "assistant", "content": begins}] if begins else []
     answer = client.post(
         "chat/completions",
         {
-            "model": model,
+            **endpoint.parameters,  # some are of the template of the chat
+            "model": endpoint.model,
             "messages": [*messages, *begun],
             "add_generation_prompt": not begun,
             "continue_final_message": bool(begun),
@@ -104,11 +106,11 @@ def _of_chat(client: Asks, model: str, messages: Messages, begins: str) -> list[
     return _entries(answer.get("prompt_logprobs"))
 
 
-def _of_prompt(client: Asks, model: str, messages: Messages, begins: str) -> list[Token]:
+def _of_prompt(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
     answer = client.post(
         "completions",
         {
-            "model": model,
+            "model": endpoint.model,
             "prompt": plain_text(messages, begins),
             "prompt_logprobs": 0,
             "max_tokens": 1,
@@ -118,11 +120,11 @@ def _of_prompt(client: Asks, model: str, messages: Messages, begins: str) -> lis
     return _entries(_first_choice(answer).get("prompt_logprobs"))
 
 
-def _of_echo(client: Asks, model: str, messages: Messages, begins: str) -> list[Token]:
+def _of_echo(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
     answer = client.post(
         "completions",
         {
-            "model": model,
+            "model": endpoint.model,
             "prompt": plain_text(messages, begins),
             "echo": True,
             "logprobs": 1,
@@ -167,7 +169,7 @@ def _token(text: Any, value: Any) -> Token:
     return Token(text, None if value is None else float(value))
 
 
-_TOLD: Final[Mapping[str, Callable[[Asks, str, Messages, str], list[Token]]]] = {
+_TOLD: Final[Mapping[str, Callable[[Asks, Endpoint, Messages, str], list[Token]]]] = {
     "chat": _of_chat,
     "prompt_logprobs": _of_prompt,
     "echo": _of_echo,
