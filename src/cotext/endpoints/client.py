@@ -87,9 +87,13 @@ class Client:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connection; threads that wait for their turn end in an error."""
+    def stop(self) -> None:
+        """Send nothing more; threads that wait for their turn end in an error."""
         self._pace.stop()
+
+    def close(self) -> None:
+        """Stop, and close the connection."""
+        self.stop()
         self._http.close()
 
     def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:

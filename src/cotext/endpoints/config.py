@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from cotext.config.fields import Closed, PositiveInt, Sentences
 from cotext.data.language_names import NAMES, name_of
 from cotext.data.languages import Languages
+from cotext.endpoints.template import TEMPLATE, template_problems
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
@@ -20,7 +21,18 @@ Language = Annotated[str, Field(pattern=r"^[^\x00-\x1f|]{2,64}$")]
 DEFAULT_CONTEXT: Final = 3  # sentences, in the modes that show any
 DEFAULT_CHUNK: Final = 10
 SUFFIXES: Final = (".yaml", ".yml")
-# Beginnings of keys that people paste where the name of a variable belongs.
+# Fields of requests that have keys of their own, or would change the form of an answer.
+RESERVED: Final = {
+    "model",
+    "messages",
+    "prompt",
+    "temperature",
+    "max_tokens",
+    "stream",
+    "n",
+    "echo",
+    "logprobs",
+}
 _VARIABLE: Final = r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$"
 _CODES: Final = {name.casefold(): code for code, name in NAMES.items()}
 
@@ -58,6 +70,8 @@ class Endpoint(Closed):
     """Of sampling; null: not sent, for models that refuse it."""
     max_tokens: PositiveInt | None = None
     """Tokens that an answer may have; default: what the API allows."""
+    parameters: Annotated[dict[str, Any], Field(max_length=50, default_factory=dict)]
+    """Further fields of every request, as in {seed: 1, top_p: 0.9, reasoning_effort: low}."""
     repeats: Annotated[int, Field(ge=0, le=20, strict=True)] = 2
     """How often a request is repeated whose answer is not as many sentences as were asked for."""
     requests_per_minute: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -80,6 +94,11 @@ class Endpoint(Closed):
     def language_names(self) -> tuple[str, str]:
         """Both languages as a prompt calls them."""
         return name_of(self.source_language), name_of(self.target_language)
+
+    @property
+    def prompt(self) -> str:
+        """The template of requests: your own, or that of Cotext."""
+        return self.template or TEMPLATE
 
     @property
     def context_sentences(self) -> int:
@@ -169,7 +188,8 @@ def _address(text: str) -> SplitResult | None:
         known = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
     except ValueError:  # half an IPv6 address, a port that is none
         return None
-    return address if known and text.isascii() and text.isprintable() and " " not in text else None
+    plain = text.isascii() and text.isprintable() and not {" ", "|"} & {*text}
+    return address if known and plain else None
 
 
 def _contradictions(endpoint: Endpoint) -> Iterator[str]:
@@ -185,11 +205,19 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
         )
     if endpoint.key and endpoint.key.lower().startswith(("sk_", "sk-")):
         yield "key: looks like a key, and takes the name of an environment variable, as in OPENAI_API_KEY"
+    if taken := sorted(RESERVED & endpoint.parameters.keys()):
+        yield f"parameters: {taken[0]} has another place, or is not used; leave it out"
     if endpoint.context is not None and endpoint.mode not in ("context", "chunk"):
         yield f"context is of the modes context and chunk, and mode = {endpoint.mode}; leave it out"
     if endpoint.chunk is not None and endpoint.mode != "chunk":
         yield f"chunk is of the mode chunk, and mode = {endpoint.mode}; leave it out"
     if endpoint.mode == "context" and endpoint.context == 0:
         yield "mode = context with context = 0 is the mode sentence; write that"
-    if endpoint.source_language == endpoint.target_language:
-        yield f"source_language and target_language are both {shown(endpoint.source_language)}"
+    source, target = endpoint.language_names
+    if source.casefold() == target.casefold():
+        yield f"source_language and target_language are both {source}"
+    if endpoint.template:
+        for problem in template_problems(
+            endpoint.template, endpoint.piece_sentences == 1, endpoint.context_sentences > 0
+        ):
+            yield f"template: {problem}"

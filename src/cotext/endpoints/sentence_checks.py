@@ -1,0 +1,40 @@
+"""Translations of single sentences that cannot be right, or that somebody should look at."""
+
+import re
+from typing import Final
+
+# A translation of more than so many times the characters of its source, and some, is text run wild.
+LONGEST_TIMES: Final = 8
+LONGEST_MORE: Final = 200
+ECHO_WORDS: Final = 4  # fewer may be a name
+ECHO_LETTERS: Final = 10  # of languages without spaces
+
+EMPTY: Final = "is empty"
+LONG: Final = "is far longer than its source"
+ECHO: Final = "is the source"
+# What may be right: a title, a quotation.
+POSSIBLE: Final = frozenset({ECHO})
+
+_CONTENT: Final = re.compile(r"[^\W_]")
+_SPACE: Final = re.compile(r"\s+")
+
+
+def has_content(text: str) -> bool:
+    """Whether a text holds a letter or a digit."""
+    return _CONTENT.search(text) is not None
+
+
+def suspicion(source: str, translation: str) -> str:
+    """What is wrong with the translation of a sentence, one of the constants above; empty if nothing is."""
+    if not translation or (has_content(source) and not has_content(translation)):
+        return EMPTY
+    if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
+        return LONG
+    letters = sum(map(str.isalpha, source))
+    words = sum(any(map(str.isalpha, word)) for word in source.split())
+    translatable = words >= ECHO_WORDS or (words == 1 and letters >= ECHO_LETTERS and not source.isascii())
+    return ECHO if translatable and _folded(source) == _folded(translation) else ""
+
+
+def _folded(text: str) -> str:
+    return _SPACE.sub(" ", text).strip().casefold()
