@@ -12,7 +12,9 @@ from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.scorer import PromptScorer
+from cotext.endpoints.signature import scoring_entries
 from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
 
 
 def read_endpoint_corpus(
@@ -46,10 +48,9 @@ def measure_endpoint_corpus(
     scorer: PromptScorer,
     documents: Sequence[ParallelDocument],
     asked: CorpusQuestion,
-    signature: Callable[[], str],
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition; `signature` is asked for once all is scored.
+    """Score reference translations under every condition, each after the prompt of its request.
 
     Raises:
         CotextError: no answer; a target that begins within a token.
@@ -60,7 +61,11 @@ def measure_endpoint_corpus(
         of_group = _measured(scorer, documents, numbers, pool, asked)
         found += of_group
         on_sentences(len(of_group))
-    return corpus_use(documents, found, {}, asked, signature())
+    # Only now it is known on which days the answers came.
+    entries = scoring_entries(scorer.client, scorer.prompt, scorer.way)
+    recipe = {**entries, "seed": str(asked.seed), "unit": "nats", "version": __version__}
+    signature = "|".join(f"{key}:{value}" for key, value in recipe.items())
+    return corpus_use(documents, found, {}, asked, signature)
 
 
 def _measured(

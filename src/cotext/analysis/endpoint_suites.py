@@ -1,4 +1,4 @@
-"""Contrastive suites with a language model behind an API, by log-probabilities of the candidates."""
+"""Contrastive suites with a language model behind an API, by log-probabilities or by what it writes."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -7,11 +7,16 @@ from cotext.analysis.contrastive import SuiteRules, chunks_of, judged
 from cotext.analysis.contrastive_contexts import EDITS, SEED, ForeignSentences
 from cotext.analysis.endpoint_contexts import RequestExcerpt, request_excerpts
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Document, ParallelDocument
+from cotext.decoding.signature import signature_entries
+from cotext.endpoints.client import Client
 from cotext.endpoints.prompts import Prompt
 from cotext.endpoints.scored_tokens import TargetToken
 from cotext.endpoints.scorer import ForcedTarget, PromptScorer
+from cotext.endpoints.signature import scoring_entries, translation_signature
+from cotext.endpoints.translator import EndpointTranslator
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport
+from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import CONTEXTS
 from cotext.runtime.errors import CotextError
 
@@ -20,12 +25,11 @@ def run_endpoint_suite(
     scorer: PromptScorer,
     suite: ContrastiveSuite,
     rules: SuiteRules,
-    recipe: Callable[[], dict[str, str]],
     on_candidates: Callable[[int], None] = lambda count: None,
 ) -> ContrastiveReport:
     """Score the candidates of a suite, each after the prompt of its request, as `run_suite` does with a run.
 
-    What is scored are the sentences in which the candidates differ. `recipe` is asked for once all is scored.
+    What is scored are the sentences in which the candidates differ.
 
     Raises:
         CotextError: no answer; a target that begins within a token; as `run_suite`.
@@ -46,7 +50,33 @@ def run_endpoint_suite(
         found = iter(scorer.score(flat, on_candidates))
         for context, of_candidates in asked:
             scores[context].append(_added([[next(found) for _ in each] for each in of_candidates]))
-    return judged(suite, scores, rules, recipe())
+    # Only now it is known on which days the answers came.
+    recipe = scoring_entries(scorer.client, scorer.prompt, scorer.way) | {"scored": "differing"}
+    return judged(suite, scores, rules, recipe)
+
+
+def write_endpoint_forms(
+    client: Client,
+    suite: ContrastiveSuite,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> GenerativeReport:
+    """Translate every source of a suite and count how often the right form is in it, as `write_suite_forms`.
+
+    The signature counts what was left untranslated, which stands there in the source language.
+
+    Raises:
+        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates differ in no word.
+    """
+    sources = list(dict.fromkeys(example.source for example in suite.examples))
+    on_start(sum(map(len, sources)))
+    translator = EndpointTranslator(client)
+    documents = [Document(str(number), source) for number, source in enumerate(sources)]
+    found = dict(zip(sources, translator.translate(documents, on_sentences), strict=True))
+    recipe = signature_entries(translation_signature(client, translator.prompt))
+    del recipe["version"]
+    recipe["untranslated"] = str(sum(len(each.untranslated) for each in found.values()))
+    return generative_accuracy(suite, [found[e.source].document for e in suite.examples], recipe)
 
 
 def requests_of_suite(suite: ContrastiveSuite, rules: SuiteRules) -> int:

@@ -53,7 +53,9 @@ def contrastive_by_endpoint(
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{description} translates")
         window = window_of_endpoint(client.endpoint)
         if rules.controls and not window.has_context:
-            typer.echo(f"{description} shows single sentences: --controls has no context to remove\n", err=json)
+            typer.echo(
+                f"{description} shows single sentences: --controls has no context to remove\n", err=json
+            )
             rules = replace(rules, controls=False)
         if offer.way is None and (rules.controls or rules.context != "true"):
             option = "--controls" if rules.controls else f"--context {rules.context}"
@@ -89,7 +91,6 @@ def cxmi_by_endpoint(
     """
     from cotext.analysis.endpoint_corpus import measure_endpoint_corpus, read_endpoint_corpus
     from cotext.endpoints.scorer import PromptScorer
-    from cotext.endpoints.signature import scoring_entries
     from cotext.runtime.progress import meter
 
     with output(out, [source, target]), _connected(description, overrides, others) as found:
@@ -97,14 +98,9 @@ def cxmi_by_endpoint(
         documents = read_endpoint_corpus(client.endpoint, source, target, asked, format)
         if offer.way is None:
             raise CotextError(f"{description}: {offer.in_words}, and CXMI is a difference of them")
-        scorer = PromptScorer(client, client.endpoint, offer.way)
-
-        def signature() -> str:
-            entries = {**scoring_entries(client, scorer), "seed": f"{asked.seed}", "unit": "nats"}
-            return "|".join(f"{key}:{value}" for key, value in entries.items())
-
+        scorer = PromptScorer(client, offer.way)
         with meter("scoring", sum(map(len, documents))) as progress:
-            use = measure_endpoint_corpus(scorer, documents, asked, signature, progress.advance)
+            use = measure_endpoint_corpus(scorer, documents, asked, progress.advance)
         write_figures(out, use.as_dict())
         usage = printable(client.counts.in_words(client.endpoint.prices))
     typer.echo(as_json(use.as_dict()) if json else f"{use.render()}\n{usage}")
@@ -136,17 +132,14 @@ def _suite_reports(
     """The report on the candidates of each suite, and that on its translations; one of them, or both."""
     from cotext.analysis.endpoint_suites import requests_of_suite, run_endpoint_suite
     from cotext.endpoints.scorer import PromptScorer
-    from cotext.endpoints.signature import scoring_entries
     from cotext.runtime.progress import meter
 
     for _, suite in suites:
         report = None
         if offer.way is not None:
-            scorer = PromptScorer(client, client.endpoint, offer.way)
+            scorer = PromptScorer(client, offer.way)
             with meter(suite.name, requests_of_suite(suite, rules)) as progress:
-                report = run_endpoint_suite(
-                    scorer, suite, rules, lambda: scoring_entries(client, scorer), progress.advance
-                )
+                report = run_endpoint_suite(scorer, suite, rules, progress.advance)
         yield report, _generated(client, suite) if generate or report is None else None
 
 

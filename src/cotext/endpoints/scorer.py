@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.endpoints.config import Endpoint
-from cotext.endpoints.prompts import Prompt
+from cotext.endpoints.client import Client
+from cotext.endpoints.prompts import prompt_of
 from cotext.endpoints.scored_tokens import TargetToken, Token, target_tokens
-from cotext.endpoints.scoring_offer import Asks, Messages, Way, told_tokens
+from cotext.endpoints.scoring_offer import Messages, Way, told_tokens
 
 BLANK: Final = " "
 
@@ -38,10 +38,9 @@ class ForcedTarget:
 class PromptScorer:
     """A language model that scores targets after its prompts; equal ones are asked for once."""
 
-    def __init__(self, client: Asks, endpoint: Endpoint, way: Way) -> None:
-        self.endpoint, self.way = endpoint, way
-        self.prompt = Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)
-        self._client = client
+    def __init__(self, client: Client, way: Way) -> None:
+        self.client, self.endpoint, self.way = client, client.endpoint, way
+        self.prompt = prompt_of(client.endpoint)
 
     def score(
         self, asked: Sequence[ForcedTarget], on_scored: Callable[[int], None] = lambda count: None
@@ -72,6 +71,6 @@ class PromptScorer:
         messages = [dict(each) for each in asked.messages]
 
         def told(begins: str) -> list[Token]:
-            return told_tokens(self._client, self.endpoint, self.way, messages, begins)
+            return told_tokens(self.client, self.endpoint, self.way, messages, begins)
 
         return target_tokens(told(asked.begins + asked.target), asked.target, lambda: told(asked.begins))
