@@ -1,4 +1,4 @@
-"""`contrastive` and `cxmi` with language models: every number is that of the n-gram model, worked out anew."""
+"""`contrastive` and `cxmi` with language models: every number is the n-gram model's, worked out anew."""
 
 import json
 import math

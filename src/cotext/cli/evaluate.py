@@ -1,13 +1,17 @@
 """The command `evaluate`: metrics of translations, and comparison of contrastive decisions."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cotext.cli.options import Abbreviations, Format, Json, Protocols, SplitBy, as_json, splitting
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.endpoints.kept_reports import KeptReport
 
 
 def evaluate(
@@ -131,7 +135,22 @@ def evaluate(
             resampling=Resampling(**choices) if paired else None,
             baseline=baseline,
         )
-    typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
+    figures, told = evaluation.as_dict(), [evaluation.render()]
+    if reports := _reports_beside(evaluation.hypotheses):
+        from cotext.endpoints.kept_reports import render_reports
+
+        told.append(render_reports(reports))
+        for name, report in reports.items():
+            figures["systems"][name]["language_model"] = report.as_dict()
+    typer.echo(as_json(figures) if json else "\n\n".join(told))
+
+
+def _reports_beside(hypotheses: Mapping[str, Path]) -> "dict[str, KeptReport]":
+    """What translations by language models took, as far as it stands beside them."""
+    from cotext.endpoints.kept_reports import report_beside
+
+    found = {name: report_beside(path) for name, path in hypotheses.items()}
+    return {name: report for name, report in found.items() if report is not None}
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:

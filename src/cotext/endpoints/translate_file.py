@@ -22,6 +22,7 @@ from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 
 REPORT_ENDING: Final = ".report.json"
+KIND: Final = "cotext-endpoint-report"
 PLACES_SHOWN: Final = 5
 REPAIRS: Final = "repairs"
 
@@ -156,6 +157,6 @@ def _repairs(translations: Iterable[EndpointTranslation]) -> Iterable[DocumentRe
 
 
 def _write_report(out: Path, report: EndpointReport) -> None:
-    content = {"kind": "cotext-endpoint-report", "version": 1, "output": checksum(out), **report.as_dict()}
+    content = {"kind": KIND, "version": 1, "output": checksum(out), **report.as_dict()}
     with atomic_sinks([report_of(out)]) as [sink]:
         sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
