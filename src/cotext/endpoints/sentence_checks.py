@@ -1,6 +1,7 @@
 """Translations of single sentences that cannot be right, or that somebody should look at."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 # A translation of more than so many times the characters of its source, and some, is text run wild.
@@ -30,10 +31,16 @@ def suspicion(source: str, translation: str) -> str:
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG
-    letters = sum(map(str.isalpha, source))
-    words = sum(any(map(str.isalpha, word)) for word in source.split())
-    translatable = words >= ECHO_WORDS or (words == 1 and letters >= ECHO_LETTERS and not source.isascii())
-    return ECHO if translatable and _folded(source) == _folded(translation) else ""
+    return ECHO if is_echo([source], [translation]) else ""
+
+
+def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
+    """Whether translations are their sources again, and these are more than a name or a number."""
+    text = " ".join(sources)
+    letters = sum(map(str.isalpha, text))
+    words = sum(any(map(str.isalpha, word)) for word in text.split())
+    unspaced = not text.isascii() and letters >= ECHO_LETTERS
+    return (words >= ECHO_WORDS or unspaced) and _folded(text) == _folded(" ".join(translations))
 
 
 def _folded(text: str) -> str:

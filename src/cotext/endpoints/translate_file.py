@@ -92,16 +92,16 @@ class EndpointReport:
             f"{everything.requests:,} requests ({everything.requests - now.requests:,} answers were there), "
             f"{everything.input_tokens:,} tokens in, {everything.output_tokens:,} out" + self._told_cost()
         ]
+        if self.counts.sent_again:
+            told.append(f"{self.counts.sent_again:,} requests were not answered at first, and sent again")
         if everything.without_usage:
             told.append(f"{everything.without_usage:,} answers say nothing of tokens, which are not counted")
         kinds: dict[tuple[str, str], list[str]] = {}
         for each in self.repairs:
             kinds.setdefault((each.repair.remedy, each.repair.problem), []).append(each.place)
         for (remedy, problem), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-            more = " ..." if len(places) > PLACES_SHOWN else ""
-            told.append(
-                f"{len(places):,} {remedy} (the answer {problem}): {', '.join(places[:PLACES_SHOWN])}{more}"
-            )
+            which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
+            told.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
         return told
 
     def _usage(self, usage: Usage) -> dict[str, Any]:

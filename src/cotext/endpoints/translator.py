@@ -20,7 +20,7 @@ from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.numbered import UnusableError
 from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
 from cotext.endpoints.prompts import Prompt
-from cotext.endpoints.sentence_checks import POSSIBLE, suspicion
+from cotext.endpoints.sentence_checks import ECHO, POSSIBLE, is_echo, suspicion
 from cotext.endpoints.template import TEMPLATE
 
 # How repairs end.
@@ -234,6 +234,8 @@ class _ChainTranslation:
             UnusableError: most of them.
         """
         source = self._work.document.sentences
+        if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
+            raise UnusableError(ECHO)
         pairs = zip(sentences, translations, strict=True)
         wrong = {index: found for index, text in pairs if (found := suspicion(source[index], text))}
         if len(sentences) == 1 and insisted:
