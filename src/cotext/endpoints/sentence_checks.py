@@ -7,7 +7,8 @@ from typing import Final
 # A translation of more than so many times the characters of its source, and some, is text run wild.
 LONGEST_TIMES: Final = 8
 LONGEST_MORE: Final = 200
-ECHO_WORDS: Final = 4  # fewer may be a name
+ECHO_WORDS: Final = 4  # fewer may be a name ...
+ECHO_COMMON: Final = 2  # ... but for so many words that begin with a small letter
 ECHO_LETTERS: Final = 10  # of languages without spaces
 
 EMPTY: Final = "is empty"
@@ -38,9 +39,11 @@ def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
     """Whether translations are their sources again, and these are more than a name or a number."""
     text = " ".join(sources)
     letters = sum(map(str.isalpha, text))
-    words = sum(any(map(str.isalpha, word)) for word in text.split())
+    words = [word for word in text.split() if any(map(str.isalpha, word))]
+    common = sum(word[0].islower() for word in words)  # not of a name
     unspaced = not text.isascii() and letters >= ECHO_LETTERS
-    return (words >= ECHO_WORDS or unspaced) and _folded(text) == _folded(" ".join(translations))
+    several = len(words) >= ECHO_WORDS or common >= ECHO_COMMON
+    return (several or unspaced) and _folded(text) == _folded(" ".join(translations))
 
 
 def _folded(text: str) -> str:
