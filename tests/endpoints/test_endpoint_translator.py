@@ -11,6 +11,7 @@ from endpoints.fake import TEXTS, TYPES, Fake, Request
 from cotext.data.documents import Document
 from cotext.endpoints import client as client_module
 from cotext.endpoints.client import Client, RefusedRequestError
+from cotext.endpoints.sentence_checks import MOVED
 from cotext.endpoints.translator import (
     AGAIN,
     HALVED,
@@ -176,6 +177,30 @@ def test_what_may_be_right_is_kept_where_the_model_insists(tmp_path: Path, fake:
     assert not found.untranslated
     assert Repair(6, 6, "is the source", KEPT) in found.repairs
     assert list(map(lines_of, fake.requests))[1:] == [[title], [title]]
+
+
+def test_sentences_that_moved_are_asked_for_again(tmp_path: Path, fake: Fake) -> None:
+    """As many numbers as there must be, and other sentences behind them."""
+    lengths = (3, 20, 5, 18, 8)
+    source = tuple(" ".join([f"word{number}"] * length) for number, length in enumerate(lengths))
+    right = tuple(sentence.replace("word", "Wort") for sentence in source)
+    fake.words |= dict(zip(source, right, strict=True))
+    a, b, c, d, e = right
+    wrong = (f"{a} {b}", c, d, e[:23], e[24:])
+
+    def moving(request: Request, fault: str | None) -> str:
+        found = wrong if "earlier one" not in request.question or insisting else right
+        return "\n".join(f"[{number}] {text}" for number, text in enumerate(found, 1))
+
+    fake._text = moving  # type: ignore[method-assign]
+    insisting = False
+    [found] = translated(tmp_path, fake, Document("a", source))
+    assert found.document.sentences == right
+    assert found.repairs == (Repair(1, 5, MOVED, AGAIN),)
+    insisting = True
+    [found] = translated(tmp_path, fake, Document("a", source), temperature=0.5)
+    assert found.document.sentences == wrong
+    assert found.repairs == (Repair(1, 5, MOVED, KEPT), Repair(1, 5, MOVED, AGAIN))
 
 
 def test_what_is_left_out_is_told(tmp_path: Path, fake: Fake) -> None:

@@ -8,7 +8,7 @@ from cotext.data.languages import Languages
 from cotext.endpoints.numbered import UnusableError, beginning, numbered, read_numbered, read_plain
 from cotext.endpoints.plan import Piece
 from cotext.endpoints.prompts import Prompt
-from cotext.endpoints.sentence_checks import ECHO, EMPTY, LONG, is_echo, suspicion
+from cotext.endpoints.sentence_checks import ECHO, EMPTY, LONG, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
 
 GOOD = "[1] Eins.\n[2] Zwei."
@@ -144,6 +144,14 @@ def test_a_translation_that_cannot_be_right(source: str, translation: str, found
 def test_short_sentences_together_are_an_echo() -> None:
     assert is_echo(["It is.", "So it is."], ["It is.", "So it is."])
     assert not is_echo(["It is.", "So it is."], ["It is.", "So ist es."])
+
+
+def test_lengths_tell_of_sentences_merged_and_divided() -> None:
+    sources = ["a" * length for length in (20, 100, 30, 90, 40, 80)]
+    assert moved(sources, sources) is None
+    merged = ["a" * length for length in (120, 30, 90, 20, 20, 80)]  # 1 and 2 as one, 5 as two
+    assert moved(sources, merged) == range(5)
+    assert moved(sources * 101, merged * 101) is None  # more than are looked at
 
 
 PIECE = Piece(("He {count}s.", "{sentences}"), ("A {context}.",), ("Ein {context}.",))

@@ -63,17 +63,17 @@ class EndpointReport:
 
     @property
     def kept(self) -> list[str]:
-        """The sentences whose translation is the source, as the model insists."""
+        """The sentences at which somebody should look: odd translations that the model insists on."""
         return [each.place for each in self.repairs if each.repair.remedy == KEPT]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON."""
         return {
-            "format": self.format,
+            "file_format": self.format,
             "documents": self.documents,
             "sentences": self.sentences,
             "untranslated": self.untranslated,
-            "same_as_source": self.kept,
+            "kept": self.kept,
             REPAIRS: [each.as_dict() for each in self.repairs],
             "usage": {
                 "all": self._usage(self.counts.all),
@@ -168,6 +168,6 @@ def _repairs(translations: Iterable[EndpointTranslation]) -> Iterable[DocumentRe
 
 
 def _write_report(out: Path, report: EndpointReport) -> None:
-    content = {"kind": "cotext-endpoint-report", "version": 1, "output": checksum(out), **report.as_dict()}
+    content = {"format": "cotext-endpoint-report", "version": 1, "output": checksum(out), **report.as_dict()}
     with atomic_sinks([report_of(out)]) as [sink]:
         sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
