@@ -36,13 +36,16 @@ if TYPE_CHECKING:
     from cotext.runtime.shards import Shard
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
-    Found = tuple[ContrastiveReport, GenerativeReport | None]
+    # On the candidates of a suite, and on its translations: one of them, or both.
+    Found = tuple[ContrastiveReport | None, GenerativeReport | None]
 
 Tell = Callable[[str], None]  # what a person reads of the figures
 
 
 def contrastive(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run folder, or endpoint.yaml of a language model behind an API.")
+    ],
     suites: Annotated[
         list[Path], typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets).")
     ],
@@ -79,9 +82,25 @@ def contrastive(
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
     from cotext.data.suite_files import read_suite
+    from cotext.endpoints.config import is_endpoint
 
     _check_rules(tie, score)
     _check_context(context, controls, generate)
+    if is_endpoint(run):
+        from cotext.analysis.contrastive import SuiteRules
+        from cotext.cli.endpoint_scores import contrastive_by_endpoint
+
+        contrastive_by_endpoint(
+            run,
+            [(path, read_suite(path)) for path in suites],
+            decode_settings(set),
+            SuiteRules(tie, score, controls, context),
+            generate=generate,
+            out=out,
+            json=json,
+            others={"--device": device, "--checkpoint": checkpoint is not None, "--shard": shard},
+        )
+        return
     decode = decode_settings(set) if generate else scoring_settings(set)
     part = shard_of(shard, out)
     loaded = [(path, read_suite(path)) for path in suites]
@@ -172,13 +191,15 @@ def write_reports(
     judged: dict[str, ContrastiveReport] = {}
     named: dict[str, ContrastiveSuite] = {}
     for (path, suite), (report, forms) in zip(suites, found, strict=True):
-        figures = report.as_dict()
-        tell(f"{suite.name}\n{render_table(report)}\n")
+        figures = {} if report is None else report.as_dict()
+        tell(suite.name if report is None else f"{suite.name}\n{render_table(report)}\n")
         if forms is not None:
             tell(f"{render_forms(forms)}\n")
             figures["generative"] = forms.as_dict()
         key = f"{suite.name} ({path})" if suite.name in reports else suite.name
         reports[key] = figures
+        if report is None:
+            continue
         judged[key], named[key] = report, suite
         if report.readings is not None:
             evidence[key] = evidence_of(suite, report.readings, window)
@@ -188,7 +209,7 @@ def write_reports(
         reports[ALL_SUITES] = pooled.as_dict()
     if evidence:
         _conclude(evidence, reports, tell)
-    elif window.has_context and rules.context == "true":
+    elif judged and window.has_context and rules.context == "true":
         tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
     if json:
         typer.echo(as_json(reports))

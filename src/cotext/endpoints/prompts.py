@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotext.data.languages import Languages
+from cotext.endpoints.config import Endpoint
 from cotext.endpoints.numbered import beginning, numbered, one_line, read_numbered, read_plain
 from cotext.endpoints.plan import Piece
 from cotext.endpoints.template import filled
@@ -80,3 +81,8 @@ class Prompt:
             for name, text in zip(self.names, pair, strict=True)
         )
         return _CONTEXT + "".join(lines)
+
+
+def prompt_of(endpoint: Endpoint) -> Prompt:
+    """The prompt that an endpoint is asked with."""
+    return Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)

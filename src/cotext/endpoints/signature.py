@@ -4,8 +4,10 @@ import hashlib
 import json
 from urllib.parse import urlsplit
 
+from cotext.decoding.signature import signature_entries
 from cotext.endpoints.client import Client
 from cotext.endpoints.prompts import Prompt
+from cotext.endpoints.scoring_offer import Way
 from cotext.runtime.version import __version__
 
 
@@ -39,3 +41,11 @@ def translation_signature(client: Client, prompt: Prompt) -> str:
     if client.counts.period:
         entries.append(f"answered:{client.counts.period}")
     return "|".join([*entries, f"version:{__version__}"])
+
+
+def scoring_entries(client: Client, prompt: Prompt, way: Way) -> dict[str, str]:
+    """Entries of what a language model scores: the model, what it is shown, and how scores were asked for."""
+    entries = signature_entries(translation_signature(client, prompt))
+    of_search = ("temperature", "max_tokens", "repeats", "version")
+    shown = {key: value for key, value in entries.items() if key not in of_search}
+    return {**shown, "by": f"log-probabilities-{way}"}

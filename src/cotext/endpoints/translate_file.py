@@ -87,15 +87,7 @@ class EndpointReport:
 
     def lines(self) -> list[str]:
         """What a person should know, without the signature."""
-        everything, now = self.counts.all, self.counts.now
-        told = [
-            f"{everything.requests:,} requests ({everything.requests - now.requests:,} answers were there), "
-            f"{everything.input_tokens:,} tokens in, {everything.output_tokens:,} out" + self._told_cost()
-        ]
-        if self.counts.sent_again:
-            told.append(f"{self.counts.sent_again:,} requests were not answered at first, and sent again")
-        if everything.without_usage:
-            told.append(f"{everything.without_usage:,} answers say nothing of tokens, which are not counted")
+        told = [self.counts.in_words(self.endpoint.prices)]
         kinds: dict[tuple[str, str], list[str]] = {}
         for each in self.repairs:
             kinds.setdefault((each.repair.remedy, each.repair.problem), []).append(each.place)
@@ -106,12 +98,6 @@ class EndpointReport:
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
         return {**asdict(usage), "cost": usage.cost(self.endpoint.prices)}
-
-    def _told_cost(self) -> str:
-        costs = [usage.cost(self.endpoint.prices) for usage in (self.counts.all, self.counts.now)]
-        if None in costs:
-            return ""
-        return f"; cost {costs[0]:.4f}, of which now {costs[1]:.4f}"
 
 
 def report_of(out: Path) -> Path:

@@ -12,7 +12,7 @@ merged and divided, is kept where the model insists.
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cotext.data.documents import Document
@@ -20,7 +20,7 @@ from cotext.endpoints.chat import PATH, payload_of, text_of
 from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.numbered import UnusableError
 from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
-from cotext.endpoints.prompts import Prompt
+from cotext.endpoints.prompts import Prompt, prompt_of
 from cotext.endpoints.sentence_checks import ECHO, MOVED, POSSIBLE, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
 
@@ -86,9 +86,8 @@ class EndpointTranslator:
 
     def __init__(self, client: Client) -> None:
         self._client, self._endpoint = client, client.endpoint
-        names, languages = client.endpoint.language_names, client.endpoint.languages
-        self.prompt = Prompt(client.endpoint.prompt, names, languages)
-        self._own = Prompt(TEMPLATE, names, languages)
+        self.prompt = prompt_of(client.endpoint)
+        self._own = replace(self.prompt, template=TEMPLATE)
 
     def translate(
         self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None

@@ -65,6 +65,22 @@ class Counts:
         with self._lock:
             self.sent_again += 1
 
+    def in_words(self, prices: Prices | None) -> str:
+        """For a person: requests, tokens, and what they cost where prices are known."""
+        every, now = self.all, self.now
+        words = (
+            f"{every.requests:,} requests ({every.requests - now.requests:,} answers were there), "
+            f"{every.input_tokens:,} tokens in, {every.output_tokens:,} out"
+        )
+        costs = [usage.cost(prices) for usage in (every, now)]
+        if None not in costs:
+            words += f"; cost {costs[0]:.4f}, of which now {costs[1]:.4f}"
+        if self.sent_again:
+            words += f"; {self.sent_again:,} were not answered at first, and sent again"
+        if every.without_usage:
+            words += f"; {every.without_usage:,} answers say nothing of tokens, which are not counted"
+        return words
+
     @property
     def period(self) -> str:
         """The days on which the answers came, as in 2026-11-23 or 2026-11-23..2026-11-25."""
