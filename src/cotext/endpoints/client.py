@@ -1,8 +1,10 @@
 """Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer."""
 
 import json
+import ssl
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -64,7 +66,9 @@ class Client:
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         limits = httpx.Limits(max_connections=endpoint.at_once, max_keepalive_connections=endpoint.at_once)
-        self._http = httpx.Client(headers=headers, timeout=endpoint.timeout, limits=limits)
+        self._http = httpx.Client(
+            headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
+        )
         self._errors = httpx.HTTPError
 
     @classmethod
@@ -215,6 +219,14 @@ class Client:
         if isinstance(value, dict):
             return {self._without_key(key): self._cleaned(each) for key, each in value.items()}
         return value
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust, read once: it takes longer than many a request."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _error_of(content: Any) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.endpoints.translate_file import KIND, report_of
+from cotext.endpoints.translate_file import REPORT, report_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.reading import read_json
@@ -55,7 +55,7 @@ def report_beside(translation: Path) -> KeptReport | None:
     if not path.is_file():
         return None
     content = read_json(path, MAX_REPORT_BYTES)
-    if content.get("kind") != KIND:
+    if content.get("format") != REPORT:
         return None  # a file of others that is called so
     try:
         usage = content["usage"]["all"]

@@ -22,9 +22,9 @@ from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 
 REPORT_ENDING: Final = ".report.json"
-KIND: Final = "cotext-endpoint-report"
 PLACES_SHOWN: Final = 5
 REPAIRS: Final = "repairs"
+REPORT: Final = "cotext-endpoint-report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ class EndpointReport:
 
     @property
     def kept(self) -> list[str]:
-        """The sentences whose translation is the source, as the model insists."""
+        """The sentences at which somebody should look: odd translations that the model insists on."""
         return [each.place for each in self.repairs if each.repair.remedy == KEPT]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON."""
         return {
-            "format": self.format,
+            "file_format": self.format,
             "documents": self.documents,
             "sentences": self.sentences,
             "untranslated": self.untranslated,
-            "same_as_source": self.kept,
+            "kept": self.kept,
             REPAIRS: [each.as_dict() for each in self.repairs],
             "usage": {
                 "all": self._usage(self.counts.all),
@@ -93,10 +93,8 @@ class EndpointReport:
         for each in self.repairs:
             kinds.setdefault((each.repair.remedy, each.repair.problem), []).append(each.place)
         for (remedy, problem), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-            more = " ..." if len(places) > PLACES_SHOWN else ""
-            told.append(
-                f"{len(places):,} {remedy} (the answer {problem}): {', '.join(places[:PLACES_SHOWN])}{more}"
-            )
+            which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
+            told.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
         return told
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
@@ -157,6 +155,6 @@ def _repairs(translations: Iterable[EndpointTranslation]) -> Iterable[DocumentRe
 
 
 def _write_report(out: Path, report: EndpointReport) -> None:
-    content = {"kind": KIND, "version": 1, "output": checksum(out), **report.as_dict()}
+    content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
     with atomic_sinks([report_of(out)]) as [sink]:
         sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")

@@ -5,7 +5,8 @@ halves, and so on down to single ones; then with Cotext's own prompt, where anot
 translation stays in the source language. Every such step is a repair, which the report names.
 
 A sentence of a usable answer that cannot be right by itself (nothing, text run wild, the source again) is
-asked for again alone. A translation that is the source may be right: it is kept where the model insists.
+asked for again alone. What may be right, a translation that is the source, or lengths that tell of sentences
+merged and divided, is kept where the model insists.
 """
 
 import threading
@@ -20,7 +21,7 @@ from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.numbered import UnusableError
 from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
 from cotext.endpoints.prompts import Prompt, prompt_of
-from cotext.endpoints.sentence_checks import POSSIBLE, suspicion
+from cotext.endpoints.sentence_checks import ECHO, MOVED, POSSIBLE, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
 
 # How repairs end.
@@ -28,7 +29,7 @@ AGAIN: Final = "asked for again"
 HALVED: Final = "asked for in halves"
 OWN_PROMPT: Final = "asked for with Cotext's own prompt"
 LEFT_OUT: Final = "left out of the answer"
-KEPT: Final = "kept"
+KEPT: Final = "kept, as the model insists"
 UNTRANSLATED: Final = "untranslated: the source stands there"
 
 # Words by which APIs say that a request is too long; few have a code for it.
@@ -225,19 +226,25 @@ class _ChainTranslation:
         return problem
 
     def _wrong(self, sentences: Sequence[int], translations: Sequence[str], insisted: bool) -> dict[int, str]:
-        """The sentences whose translation cannot be right by itself, with what is wrong with it.
+        """The sentences whose translation cannot be right by itself, and what is wrong with it.
 
-        `insisted`: of a single sentence, what may be right is.
+        `insisted`: what may be right is taken, and noted.
 
         Raises:
             UnusableError: most of them.
         """
         source = self._work.document.sentences
+        if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
+            raise UnusableError(ECHO)
         pairs = zip(sentences, translations, strict=True)
         wrong = {index: found for index, text in pairs if (found := suspicion(source[index], text))}
         if len(sentences) == 1 and insisted:
             for index in [index for index, found in wrong.items() if found in POSSIBLE]:
                 self._work.note([index], wrong.pop(index), KEPT)
+        if between := moved([source[index] for index in sentences], translations):
+            if not insisted:
+                raise UnusableError(MOVED)
+            self._work.note([sentences[index] for index in between], MOVED, KEPT)
         if 2 * len(wrong) > len(sentences):
             which = "" if len(sentences) == 1 else f"has {len(wrong)} sentences whose translation "
             raise UnusableError(which + next(iter(wrong.values())))

@@ -75,6 +75,8 @@ class Counts:
         costs = [usage.cost(prices) for usage in (every, now)]
         if None not in costs:
             words += f"; cost {costs[0]:.4f}, of which now {costs[1]:.4f}"
+        if self.sent_again:
+            words += f"; {self.sent_again:,} were not answered at first, and sent again"
         if every.without_usage:
             words += f"; {every.without_usage:,} answers say nothing of tokens, which are not counted"
         return words
