@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import World, cotext, succeed
 from endpoints.fake import Fake
-from endpoints.test_scores_commands import MODEL, described
+from test_scores_commands import MODEL, described
 from tiny_runs import toy_documents
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
