@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import World, cotext, succeed
 from endpoints.fake import Fake
-from endpoints.test_scores_commands import MODEL, described
+from test_scores_commands import MODEL, described
 from tiny_runs import toy_documents
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
@@ -70,7 +70,21 @@ def test_compare_a_run_with_a_language_model_and_a_file(
     given.write_bytes(target.read_bytes())
     given.with_suffix(".docids").write_bytes(target.with_suffix(".docids").read_bytes())
     page = tmp_path / "page.html"
-    files = ("--source", source, "--reference", target, "--out", page, "--set", "beam=1", "--no-attention")
+    files = (
+        "--source",
+        source,
+        "--reference",
+        target,
+        "--out",
+        page,
+        "--set",
+        "beam=1",
+        "--no-attention",
+        "--protocol",
+        "s-bleu",
+        "--samples",
+        "100",
+    )
     with Fake(model=MODEL, scoring=["echo"]) as fake:
         path = described(tmp_path, fake)
         shown = json.loads(succeed("compare", run, path, given, *files, "--json").out)
@@ -138,7 +152,7 @@ def test_compare_suites_of_a_run_and_a_language_model(run: Path, tmp_path: Path)
     page = tmp_path / "page.html"
     with Fake(model=MODEL, scoring=["prompt_logprobs"]) as fake:
         path = described(tmp_path, fake)
-        succeed("compare", run, path, "--suite", suite, "--out", page)
+        succeed("compare", run, path, "--suite", suite, "--out", page, "--samples", "100")
     kept = json.loads((tmp_path / "model.compared" / "suite-1.json").read_text())
     assert set(kept["pronouns"]["contexts"]) == {"true", "none", "foreign", "tokens"}
     assert "by:log-probabilities-chat" in page.read_text()

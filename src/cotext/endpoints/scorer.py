@@ -63,6 +63,9 @@ class PromptScorer:
                 each = waiting[done]
                 found[each] = done.result()
                 on_scored(counts[each])
+        except BaseException:
+            self.client.stop()  # whoever waits to send again ends, too
+            raise
         finally:
             threads.shutdown(cancel_futures=True)
         return [found[each] for each in asked]
