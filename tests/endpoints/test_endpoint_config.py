@@ -47,6 +47,8 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
         ({"template": "{sentences}", "mode": "chunk"}, "has no place {context}"),
         ({"template": "{context}{sentence}", "mode": "sentence"}, "this mode shows none"),
         ({"parameters": {"stream": True}}, "parameters: stream"),
+        ({"parameters": {"top_p": {1: 2}}}, "parameters"),
+        ({"parameters": {"top_p": float("inf")}}, "parameters"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, settings: dict[str, Any], message: str) -> None:

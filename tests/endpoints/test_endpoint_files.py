@@ -110,6 +110,19 @@ def test_a_job_that_fails_goes_on(tmp_path: Path, fake: Fake, source: Path) -> N
     assert (tmp_path / "out.de").read_text() == TARGET
 
 
+def test_a_file_in_the_place_of_the_report_stays(tmp_path: Path, fake: Fake, source: Path) -> None:
+    (tmp_path / "out.de.report.json").write_text("mine")
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 2
+    assert "out.de.report.json: exists" in outcome.err
+    assert not fake.requests
+
+
+def test_a_source_that_looks_like_another_language(tmp_path: Path, fake: Fake, source: Path) -> None:
+    outcome = translated(tmp_path, fake, source_language="fr")
+    assert "by its name in 'en'" in outcome.err
+
+
 def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("refuse", times=None, when=lambda request: "It is loud." in request.text)
     outcome = translated(tmp_path, fake, repeats=0)

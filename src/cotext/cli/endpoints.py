@@ -33,18 +33,24 @@ def translate_by_endpoint(
     """
     from functools import partial
 
+    from cotext.data.languages import name_warning
     from cotext.decoding.translate_files import check_outputs_of, unrefused
     from cotext.endpoints.client import Client
     from cotext.endpoints.config import read_endpoint
-    from cotext.endpoints.translate_file import translate_file
-    from cotext.runtime.progress import meter
+    from cotext.endpoints.translate_file import report_of, translate_file
+    from cotext.runtime.progress import console, meter
 
     for option, value in others.items():
         if value:
             raise CotextError(f"{description}: {option} is not for language models; leave it out")
-    read_endpoint(description, overrides)
+    language = read_endpoint(description, overrides).languages.source
     formats = unrefused(partial(_corpus_format, file, format) for file in files)
-    check_outputs_of(files, outs, None, overwrite, outs[0].parent if in_folder else None)
+    folder = outs[0].parent if in_folder else None
+    check_outputs_of(files, outs, None, overwrite, folder)
+    check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
+    for file in files:
+        if warning := name_warning(file, language, f"{description} translates"):
+            console.print(warning, soft_wrap=True)
     if in_folder:
         outs[0].parent.mkdir(parents=True, exist_ok=True)
     reports = []

@@ -1,7 +1,9 @@
 """Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer."""
 
 import json
+import re
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -24,6 +26,7 @@ EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_
 # Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RefusedRequestError(CotextError):
@@ -65,7 +68,8 @@ class Client:
         headers = {"User-Agent": f"cotext/{__version__}"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
-        limits = httpx.Limits(max_connections=endpoint.at_once, max_keepalive_connections=endpoint.at_once)
+        limits = httpx.Limits(max_keepalive_connections=endpoint.at_once)
+        self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._http = httpx.Client(
             headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
         )
@@ -122,9 +126,10 @@ class Client:
         attempts = self.endpoint.retries + 1
         said = ""
         for attempt in range(attempts):
-            self._pace.wait()
             try:
-                return self._sent(request)
+                with self._places:
+                    self._pace.wait()
+                    return self._sent(request)
             except _PassingError as error:
                 said = str(error)
                 rest = backoff(attempt) if error.rest is None else error.rest
@@ -170,7 +175,7 @@ class Client:
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
-            content = parse_json(text, "the answer")
+            content = parse_json(_whole_characters(text), "the answer")
         except CotextError as error:
             raise _PassingError(str(error)) from None
         if not isinstance(content, dict):
@@ -186,7 +191,7 @@ class Client:
             code, said = _error_of(parse_json(text, "the answer"))
         except CotextError:
             code, said = "", shown(text[:SAID_CHARACTERS])
-        said = self._without_key(said)
+        code, said = self._without_key(code), self._without_key(said)
         what = f"status {status}: {said}" if said else f"status {status}"
         if status in PASSING and code not in EXHAUSTED:
             return _PassingError(what, retry_after(asked, time.time()) if asked else None)
@@ -219,6 +224,16 @@ class Client:
         if isinstance(value, dict):
             return {self._without_key(key): self._cleaned(each) for key, each in value.items()}
         return value
+
+
+def _whole_characters(text: str) -> str:
+    """A JSON text without half characters, which a model may write and no file takes; ? in their place."""
+    if not _HALF.search(text):
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return text  # refused by whoever reads it
 
 
 @cache

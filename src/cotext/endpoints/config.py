@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
 from cotext.data.language_names import NAMES, name_of
@@ -70,7 +70,7 @@ class Endpoint(Closed):
     """Of sampling; null: not sent, for models that refuse it."""
     max_tokens: PositiveInt | None = None
     """Tokens that an answer may have; default: what the API allows."""
-    parameters: Annotated[dict[str, Any], Field(max_length=50, default_factory=dict)]
+    parameters: Annotated[dict[str, JsonValue], Field(max_length=50, default_factory=dict)]
     """Further fields of every request, as in {seed: 1, top_p: 0.9, reasoning_effort: low}."""
     repeats: Annotated[int, Field(ge=0, le=20, strict=True)] = 2
     """How often a request is repeated whose answer is not as many sentences as were asked for."""
