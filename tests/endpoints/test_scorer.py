@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from described import described
-from endpoints.fake import Fake
+from endpoints.fake import Fake, Request
 from endpoints.ngram import NGram
 
 from cotext.endpoints.client import Client
@@ -61,6 +61,25 @@ def test_a_way_that_stops_telling_is_an_error_and_no_score(tmp_path: Path) -> No
         fake.scoring = ()
         with pytest.raises(CotextError, match="no prompt_logprobs"):
             asks.score([target("Er")])
+        assert len(fake.requests) == 3  # once, and the two repeats that a description has
+
+
+class Forgetful(Fake):
+    """A server that leaves the log-probabilities out of its first answer."""
+
+    def answer(self, request: Request, fault: str | None) -> Any:
+        made = super().answer(request, fault)
+        if len(self.requests) == 1:
+            del made["prompt_logprobs"]
+        return made
+
+
+def test_an_answer_without_log_probabilities_does_not_stay(tmp_path: Path) -> None:
+    with Forgetful(scoring=["prompt_logprobs"]) as fake:
+        for asked in (2, 2):
+            [found] = scorer(fake, tmp_path).score([target("Sie")])
+            assert "".join(token.text for token in found) == " Sie"
+            assert len(fake.requests) == asked
 
 
 def test_subwords_of_bytes_score_exactly_the_target(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def contrastive_by_endpoint(
     from dataclasses import replace
 
     from cotext.analysis.endpoint_contexts import window_of_endpoint
-    from cotext.cli.contrastive import tell_of, write_reports
+    from cotext.cli.contrastive_reports import tell_of, write_reports
     from cotext.data.languages import check_pair
 
     with output(out, [path for path, _ in suites]), _connected(description, overrides, others) as found:

@@ -8,7 +8,7 @@ from typing import Final
 
 from cotext.endpoints.client import Client
 from cotext.endpoints.prompts import prompt_of
-from cotext.endpoints.scored_tokens import TargetToken, Token, target_tokens
+from cotext.endpoints.scored_tokens import TargetToken, Token, UntoldError, target_tokens
 from cotext.endpoints.scoring_offer import Messages, Way, told_tokens
 
 BLANK: Final = " "
@@ -71,9 +71,18 @@ class PromptScorer:
         return [found[each] for each in asked]
 
     def _scored(self, asked: ForcedTarget) -> tuple[TargetToken, ...]:
+        """The tokens of one target; what is told without them is asked for again, as often as is set."""
+        for repeat in range(self.endpoint.repeats):
+            try:
+                return self._told(asked, repeat)
+            except UntoldError:
+                continue
+        return self._told(asked, self.endpoint.repeats)
+
+    def _told(self, asked: ForcedTarget, repeat: int) -> tuple[TargetToken, ...]:
         messages = [dict(each) for each in asked.messages]
 
         def told(begins: str) -> list[Token]:
-            return told_tokens(self.client, self.endpoint, self.way, messages, begins)
+            return told_tokens(self.client, self.endpoint, self.way, messages, begins, repeat)
 
         return target_tokens(told(asked.begins + asked.target), asked.target, lambda: told(asked.begins))

@@ -11,7 +11,7 @@ Some servers take such a request and tell the tokens that they wrote themselves:
 text.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, Protocol, get_args
@@ -73,67 +73,44 @@ def find_offer(client: Asks, endpoint: Endpoint) -> ScoringOffer:
     return ScoringOffer(None, refused)
 
 
-def told_tokens(client: Asks, endpoint: Endpoint, way: Way, messages: Messages, begins: str) -> list[Token]:
-    """All tokens of a prompt whose answer `begins` so, in one of the ways.
+def told_tokens(
+    client: Asks, endpoint: Endpoint, way: Way, messages: Messages, begins: str, repeat: int = 0
+) -> list[Token]:
+    """All tokens of a prompt whose answer `begins` so, in one of the ways; `repeat`: as of `Client.post`.
 
     Raises:
         UntoldError: the answer has none.
         CotextError: as `Client.post`.
     """
-    return _TOLD[way](client, endpoint, messages, begins)
+    # Several servers refuse to write nothing.
+    least: dict[str, Any] = {"model": endpoint.model, "max_tokens": 1, "temperature": 0}
+    if way == "chat":
+        # Some parameters are of the template of the chat.
+        asked = {**endpoint.parameters, **least, "prompt_logprobs": 0, **_chat(messages, begins)}
+        answer = client.post("chat/completions", asked, repeat)
+        return _entries(answer.get("prompt_logprobs"))
+    text = "".join(f"{message['content']}{BETWEEN_MESSAGES}" for message in messages) + begins
+    ways: dict[str, Any] = (
+        {"prompt_logprobs": 0} if way == "prompt_logprobs" else {"echo": True, "logprobs": 1}
+    )
+    answer = client.post("completions", {**least, **ways, "prompt": text}, repeat)
+    choice = _first_choice(answer)
+    return _entries(choice.get("prompt_logprobs")) if way == "prompt_logprobs" else _echoed(choice, answer)
 
 
-def plain_text(messages: Messages, begins: str) -> str:
-    """A chat as one text to be gone on with."""
-    return "".join(f"{message['content']}{BETWEEN_MESSAGES}" for message in messages) + begins
-
-
-def _of_chat(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
+def _chat(messages: Messages, begins: str) -> dict[str, Any]:
+    """A chat whose last message, what the answer begins with, is gone on with, if there is one."""
     begun = [{"role": "assistant", "content": begins}] if begins else []
-    answer = client.post(
-        "chat/completions",
-        {
-            **endpoint.parameters,  # some are of the template of the chat
-            "model": endpoint.model,
-            "messages": [*messages, *begun],
-            "add_generation_prompt": not begun,
-            "continue_final_message": bool(begun),
-            "prompt_logprobs": 0,
-            "max_tokens": 1,
-            "temperature": 0,
-        },
-    )
-    return _entries(answer.get("prompt_logprobs"))
+    return {
+        "messages": [*messages, *begun],
+        "add_generation_prompt": not begun,
+        "continue_final_message": bool(begun),
+    }
 
 
-def _of_prompt(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
-    answer = client.post(
-        "completions",
-        {
-            "model": endpoint.model,
-            "prompt": plain_text(messages, begins),
-            "prompt_logprobs": 0,
-            "max_tokens": 1,
-            "temperature": 0,
-        },
-    )
-    return _entries(_first_choice(answer).get("prompt_logprobs"))
-
-
-def _of_echo(client: Asks, endpoint: Endpoint, messages: Messages, begins: str) -> list[Token]:
-    answer = client.post(
-        "completions",
-        {
-            "model": endpoint.model,
-            "prompt": plain_text(messages, begins),
-            "echo": True,
-            "logprobs": 1,
-            # Several servers refuse to write nothing.
-            "max_tokens": 1,
-            "temperature": 0,
-        },
-    )
-    found = _first_choice(answer).get("logprobs")
+def _echoed(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> list[Token]:
+    """The tokens of the prompt, without those that were written behind it."""
+    found = choice.get("logprobs")
     texts, values = (found.get(k) if isinstance(found, dict) else None for k in ("tokens", "token_logprobs"))
     if not isinstance(texts, list) or not isinstance(values, list) or len(texts) != len(values):
         raise UntoldError("no tokens in the answer")
@@ -167,10 +144,3 @@ def _token(text: Any, value: Any) -> Token:
     if not isinstance(text, str) or not (value is None or type(value) in (int, float)):
         raise UntoldError("a token without its text or its log-probability")
     return Token(text, None if value is None else float(value))
-
-
-_TOLD: Final[Mapping[str, Callable[[Asks, Endpoint, Messages, str], list[Token]]]] = {
-    "chat": _of_chat,
-    "prompt_logprobs": _of_prompt,
-    "echo": _of_echo,
-}
