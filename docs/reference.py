@@ -11,7 +11,7 @@ SECTION = "API reference"
 # From the ground up, as docs/reading-guide.md tells them.
 ROOMS = (
     "runtime", "layers", "config", "data", "files", "models", "metrics", "losses", "decoding",
-    "interchange", "training", "analysis", "reports", "scale", "serving", "cli",
+    "interchange", "endpoints", "training", "analysis", "reports", "scale", "serving", "cli",
 )  # fmt: skip
 
 

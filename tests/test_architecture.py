@@ -25,6 +25,7 @@ FLOORS = {
     "losses": 5,
     "decoding": 6,
     "interchange": 6,
+    "endpoints": 7,
     "training": 7,
     "analysis": 8,
     "reports": 9,

@@ -27,8 +27,8 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Run or engine folders, or folders that `train --seeds` made; differences are relative to "
-            "the first."
+            help="Run or engine folders, folders that `train --seeds` made, endpoint.yaml of language "
+            "models, or files of translations; differences are relative to the first."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],

@@ -68,7 +68,9 @@ def context(
 
 
 def cxmi(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run folder, or endpoint.yaml of a language model behind an API.")
+    ],
     source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
     target: Annotated[
         Path | None, typer.Option(help="Their reference translations, which are scored.")
@@ -100,10 +102,18 @@ def cxmi(
     from cotext.analysis.context_shards import COMMAND, cxmi_shard
     from cotext.analysis.context_use import CONDITIONS
     from cotext.decoding.open import open_run, open_scorer
+    from cotext.endpoints.config import is_endpoint
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.runtime.progress import meter
 
     asked = CorpusQuestion(context or CONDITIONS, translate, protocol or DEFAULT_PROTOCOLS, seed)
+    if is_endpoint(run):
+        from cotext.cli.endpoint_scores import cxmi_by_endpoint
+
+        others = {"--device": device, "--checkpoint": checkpoint is not None, "--shard": shard}
+        files: Any = {"format": format, "out": out, "json": json, "others": others}
+        cxmi_by_endpoint(run, source, target, decode, asked, **files)
+        return
     open_one = partial(open_run if translate else open_scorer, run, device, decode, checkpoint)
     if part is not None and out is not None:
         check_shard_output(out, [source, target])

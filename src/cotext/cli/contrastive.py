@@ -1,12 +1,13 @@
 """The command `contrastive`."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotext.cli.contrastive_reports import tell_of, write_reports
 from cotext.cli.messages import tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
@@ -14,35 +15,28 @@ from cotext.cli.options import (
     Device,
     Json,
     ShardOption,
-    as_json,
     check_shard_output,
     decode_settings,
     output,
     scoring_settings,
     shard_of,
     tell_shard,
-    write_figures,
 )
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.analysis.contrastive import SuiteRules
-    from cotext.analysis.contrastive_rows import ContextWindow
+    from cotext.cli.contrastive_reports import Found, Suites
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.decoding.open import OpenedRun
-    from cotext.metrics.contrastive import ContrastiveReport
-    from cotext.metrics.evidence import Evidence
     from cotext.metrics.generative import GenerativeReport
     from cotext.runtime.shards import Shard
 
-    Suites = Sequence[tuple[Path, ContrastiveSuite]]
-    Found = tuple[ContrastiveReport, GenerativeReport | None]
-
-Tell = Callable[[str], None]  # what a person reads of the figures
-
 
 def contrastive(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run folder, or endpoint.yaml of a language model behind an API.")
+    ],
     suites: Annotated[
         list[Path],
         typer.Argument(
@@ -94,6 +88,7 @@ def contrastive(
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
     from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
+    from cotext.endpoints.config import is_endpoint
 
     _check_rules(tie, score)
     if check_one_kind(suites, contexts, splitter):
@@ -106,6 +101,21 @@ def contrastive(
         contrastive_forms(run, suites, given, out, device, set, checkpoint, json)
         return
     _check_context(context, controls, generate)
+    if is_endpoint(run):
+        from cotext.analysis.contrastive import SuiteRules
+        from cotext.cli.endpoint_scores import contrastive_by_endpoint
+
+        contrastive_by_endpoint(
+            run,
+            [(path, read_suite(path)) for path in suites],
+            decode_settings(set),
+            SuiteRules(tie, score, controls, context),
+            generate=generate,
+            out=out,
+            json=json,
+            others={"--device": device, "--checkpoint": checkpoint is not None, "--shard": shard},
+        )
+        return
     decode = decode_settings(set) if generate else scoring_settings(set)
     part = shard_of(shard, out)
     loaded = [(path, read_suite(path)) for path in suites]
@@ -176,58 +186,6 @@ def _scored(
         yield report, _generated(opened, suite) if generate else None
 
 
-def write_reports(
-    out: Path | None,
-    suites: "Suites",
-    found: "Iterable[Found]",
-    rules: "SuiteRules",
-    window: "ContextWindow",
-    tell: Tell,
-    json: bool,
-) -> None:
-    """Tell what was found of each suite and of all together, and write the figures."""
-    from cotext.analysis.contrastive import evidence_of
-    from cotext.metrics.contrastive import render_table
-    from cotext.metrics.generative import render_forms
-    from cotext.metrics.pooled import ALL_SUITES, pool, to_pool
-
-    evidence: dict[str, list[Evidence]] = {}
-    reports: dict[str, Any] = {}
-    judged: dict[str, ContrastiveReport] = {}
-    named: dict[str, ContrastiveSuite] = {}
-    for (path, suite), (report, forms) in zip(suites, found, strict=True):
-        figures = report.as_dict()
-        tell(f"{suite.name}\n{render_table(report)}\n")
-        if forms is not None:
-            tell(f"{render_forms(forms)}\n")
-            figures["generative"] = forms.as_dict()
-        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
-        reports[key] = figures
-        judged[key], named[key] = report, suite
-        if report.readings is not None:
-            evidence[key] = evidence_of(suite, report.readings, window)
-    if together := to_pool(named):
-        pooled = pool(together, judged)
-        tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
-        reports[ALL_SUITES] = pooled.as_dict()
-    if evidence:
-        _conclude(evidence, reports, tell)
-    elif window.has_context and rules.context == "true":
-        tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
-    if json:
-        typer.echo(as_json(reports))
-    write_figures(out, reports)
-
-
-def tell_of(json: bool) -> Tell:
-    """What prints for a person: nothing where figures are printed as JSON."""
-    return _silent if json else typer.echo
-
-
-def _silent(text: str) -> None:
-    pass
-
-
 def _check_rules(tie: str, score: str) -> None:
     for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
         if value not in known:
@@ -256,20 +214,6 @@ def _opened(
     tell_slow_precision(opened)
     opened.translator.plan.check_passes()
     return opened
-
-
-def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
-    """What the controls of all suites together show, told and with the figures of each suite."""
-    from cotext.metrics.evidence import corrected
-    from cotext.metrics.evidence_words import conclusion, legend, render_evidence
-
-    evidence = corrected([each for of_suite in found.values() for each in of_suite])
-    if evidence:
-        tell(f"{render_evidence(evidence)}\n{legend(evidence)}")
-    tell(f"{conclusion(evidence)}\n")
-    rest = iter(evidence)
-    for key, of_suite in found.items():
-        reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":

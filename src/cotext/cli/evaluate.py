@@ -1,5 +1,6 @@
 """The command `evaluate`: metrics of translations, and comparison of contrastive decisions."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ from cotext.cli.options import (
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
+    from cotext.endpoints.kept_reports import KeptReport
     from cotext.metrics.evaluate_ctxpro import FormsEvaluation
     from cotext.metrics.muda import TagEvaluation
     from cotext.metrics.significance import Resampling
@@ -223,7 +225,22 @@ def evaluate(
         if campaign is not None and pearmut is not None:
             write_figures(pearmut, campaign)
             typer.echo(told(campaign, pearmut), err=True)
-    typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
+    figures, blocks = evaluation.as_dict(), [evaluation.render()]
+    if reports := _reports_beside(evaluation.hypotheses):
+        from cotext.endpoints.kept_reports import render_reports
+
+        blocks.append(render_reports(reports))
+        for name, report in reports.items():
+            figures["systems"][name]["language_model"] = report.as_dict()
+    typer.echo(as_json(figures) if json else "\n\n".join(blocks))
+
+
+def _reports_beside(hypotheses: Mapping[str, Path]) -> "dict[str, KeptReport]":
+    """What translations by language models took, as far as it stands beside them."""
+    from cotext.endpoints.kept_reports import report_beside
+
+    found = {name: report_beside(path) for name, path in hypotheses.items()}
+    return {name: report for name, report in found.items() if report is not None}
 
 
 def _windows(sentences: int | None) -> int:

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run folder, engine, or endpoint.yaml of a language model behind an API.")
+    ],
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -140,6 +142,37 @@ def translate(
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
     chosen = splitting(abbreviations, splitter, not no_split, "leave --no-split out")
     split_by = None if no_split else chosen
+    from cotext.endpoints.config import is_endpoint
+
+    if is_endpoint(run):
+        from cotext.cli.endpoints import translate_by_endpoint
+
+        others = {
+            "-, standard input,": any(str(file) == "-" for file in files),
+            "--glossary": glossary,
+            "--keep": keep,
+            "--consistency": consistency,
+            "--lemmas": lemmas or target_lemmas,
+            "--memory": memory,
+            "--bilingual": bilingual,
+            "--scores": scores,
+            "--splitter": splitter or abbreviations,
+            "--entries": entries != "untranslated",
+            "--drop-macros": drop_macros,
+            "--device": device,
+            "--checkpoint": checkpoint is not None,
+            "--on": on or workers,
+            "--shard": shard,
+        }
+        translate_by_endpoint(
+            *(run, files, _outs(files, out, out_dir), decode),
+            format=format,
+            overwrite=overwrite,
+            in_folder=out_dir is not None,
+            json=json,
+            others=others,
+        )
+        return
     wishes: dict[str, Any] = {
         "glossary": glossary,
         "keep": keep,

@@ -98,6 +98,11 @@ def read_decisions(path: Path) -> dict[str, Decisions]:
 
 def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     decisions = entry.get("decisions") if isinstance(entry, dict) else None
+    if decisions is None and isinstance(entry, dict) and "generative" in entry:
+        raise CotextError(
+            f"{path}: suite {shown(suite)} was judged by generation, as no log-probabilities were offered: "
+            "what a model writes is no decision between candidates, and is not compared with one"
+        )
     if not isinstance(decisions, dict) or not decisions:
         raise CotextError(
             f"{path}: suite {shown(suite)} has no 'decisions'; write the file again with "

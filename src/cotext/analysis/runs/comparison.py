@@ -163,7 +163,7 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
         notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
         notes.append("For some runs it is not known which data they were trained on.")
-    if len({count for run in runs for count in run.updates}) > 1:
+    if len({count for run in runs for count in run.updates if run.has_model}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.recipe.name is None:

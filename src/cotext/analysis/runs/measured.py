@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.analysis.attention_of_document import DocumentAttention, document_attention
-from cotext.analysis.context_corpus import CorpusQuestion, measure_corpus
+from cotext.analysis.context_corpus import CorpusQuestion, CorpusUse, measure_corpus
 from cotext.analysis.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.analysis.contrastive_rows import ContextWindow
 from cotext.analysis.metrics_file import read_metrics
@@ -94,6 +94,7 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
 
+    A system whose model is not at hand has 0 parameters; `given`: a file of translations, and no more.
     `engine` is the name of the engine that runs it, if one does.
     `curve` has updates and the loss of current sentences on the development set.
     """
@@ -113,6 +114,7 @@ class MeasuredRun:
     decisions: Mapping[str, Decisions]
     use: CorpusCxmi | None
     attention: DocumentAttention | None
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +230,7 @@ def _use(
             on_start=task.start,
             on_sentences=task.advance,
         )
-        sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
-        for sentence in found.sentences:
-            if sentence.context:
-                for condition, by_document in sums.items():
-                    entry = by_document.setdefault(sentence.document, [0.0, 0])
-                    entry[0] += sentence.cxmi(condition)
-                    entry[1] += len(sentence.token_cxmi())
-        content = {"signature": found.signature, "documents": sums}
+        content = {"signature": found.signature, "documents": document_sums(found, conditions)}
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(content), encoding="utf-8")
     kept = _read_json(path)
@@ -246,6 +241,18 @@ def _use(
             for condition, by_document in kept["documents"].items()
         },
     )
+
+
+def document_sums(found: CorpusUse, conditions: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """By condition and document, the CXMI of its sentences with context, and how many tokens they have."""
+    sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
+    for sentence in found.sentences:
+        if sentence.context:
+            for condition, by_document in sums.items():
+                entry = by_document.setdefault(sentence.document, [0.0, 0])
+                entry[0] += sentence.cxmi(condition)
+                entry[1] += len(sentence.token_cxmi())
+    return sums
 
 
 def _attention(

@@ -28,18 +28,19 @@ Settings = dict[str, Any]
 class MatchedRecipe:
     """The recipe closest to a configuration; None where none is close. `changes`: key=value, sorted.
 
-    `settings` has all that the configuration sets, in the same form.
+    `settings` has all that the configuration sets, in the same form. `described`: what has no configuration.
     """
 
     name: str | None
     changes: tuple[str, ...]
     settings: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    described: str = "a system of its own"
 
     @property
     def title(self) -> str:
         """As people read it."""
         if self.name is None:
-            return "a system of its own"
+            return self.described
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:

@@ -72,6 +72,21 @@ class MeasuredSystem:
         return self.runs[0].attention
 
     @property
+    def has_model(self) -> bool:
+        """Whether its model is at hand, with its size and training."""
+        return self.parameters > 0
+
+    @property
+    def given(self) -> bool:
+        """Whether a file of translations is all there is of it."""
+        return self.runs[0].given
+
+    @property
+    def parameters_in_words(self) -> str:
+        """As in 1,200; nothing where the model is not at hand."""
+        return f"{self.parameters:,}" if self.has_model else ""
+
+    @property
     def updates(self) -> tuple[int, int]:
         """The fewest and the most updates of a run."""
         counts = [run.updates for run in self.runs]
@@ -79,8 +94,9 @@ class MeasuredSystem:
 
     @property
     def updates_in_words(self) -> str:
-        """As in 1,200, or 1,200 to 1,500."""
-        return " to ".join(dict.fromkeys(f"{count:,}" for count in self.updates))
+        """As in 1,200, or 1,200 to 1,500; nothing where the model is not at hand."""
+        counts = self.updates if self.has_model else ()
+        return " to ".join(dict.fromkeys(f"{count:,}" for count in counts))
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:

@@ -67,7 +67,8 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
     first = found.runs[0].title
     for number, run in enumerate(found.runs):
         base = {"system": run.title, "recipe": run.recipe.title}
-        for what, count in (("parameters", run.parameters), ("updates", run.updates[1])):
+        sizes = (("parameters", run.parameters), ("updates", run.updates[1])) if run.has_model else ()
+        for what, count in sizes:
             yield {**base, "kind": "run", "name": what, "value": count, "signature": run.runs[0].signature}
         for update, loss in run.curve:
             yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}

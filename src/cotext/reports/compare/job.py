@@ -8,6 +8,7 @@ from typing import Any
 
 from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
+from cotext.analysis.runs.others import check_others, is_other, languages_of_other, measure_other
 from cotext.analysis.runs.system import MeasuredSystem, run_folders
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.formats import read_documents
@@ -29,7 +30,8 @@ from cotext.runtime.locks import writing
 class ComparisonRequest:
     """The inputs and settings of a comparison; empty tuples: the defaults.
 
-    `runs`: folders of runs or engines, or with a run for each of several seeds.
+    `runs`: folders of runs or engines, or with a run for each of several seeds; descriptions of endpoints;
+    files with translations of the test set.
     """
 
     runs: tuple[Path, ...]
@@ -95,8 +97,15 @@ def compare_folders(
             raise CotextError("--pearmut shows a test set: add --source and --reference, or --data with one")
         documents = sum(1 for _ in read_documents(test.source, test.format))
         check_campaign([each.title for each in folders], documents, request.pearmut)
-    inputs = [*suites, *([test.source, test.reference] if test else [])]
     split = [outputs.sentences] if test is not None and is_of_paragraphs(test) else []
+    check_others(
+        [path for each in folders for path in each.runs if is_other(path)], test is not None, bool(suites)
+    )
+    inputs = [
+        *suites,
+        *(path for each in folders for path in each.runs if path.is_file()),
+        *([test.source, test.reference] if test else []),
+    ]
     for path in (*outputs.all, *split):
         check_output(path, inputs)
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
@@ -160,7 +169,8 @@ def _measure(
         title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
         # One map is shown of a system.
         chosen = replace(settings, attention=settings.attention and number == 0)
-        runs.append(measure_run(run, title, chosen, new_progress))
+        measure = measure_other if is_other(run) else measure_run
+        runs.append(measure(run, title, chosen, new_progress))
     return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
 
 
@@ -170,7 +180,7 @@ def _check_languages(
     """Refuse runs, suites and files of unlike languages, as far as they tell."""
     known, whose = Languages(), ""
     for run in (run for each in systems for run in each.runs):
-        pair = Languages.parse(config_of(run).languages)
+        pair = languages_of_other(run) if is_other(run) else Languages.parse(config_of(run).languages)
         check_pair(known, pair, f"{run}", whose)
         if test is not None:
             check_sides(pair, test.source, test.reference, f"{run} translates")

@@ -18,7 +18,7 @@ from cotext.reports.attention import title_of
 from cotext.reports.compare.pooled import pooled_table
 from cotext.reports.compare.seed_table import seed_table, titled
 from cotext.reports.compare.tables import NOTE
-from cotext.reports.compare.verdict import verdict, window_words
+from cotext.reports.compare.verdict import context_words, verdict
 from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend
 from cotext.reports.html import breakable, facts, folded, table, whole_page
 from cotext.reports.plots import attention_shares, quality_by
@@ -100,8 +100,8 @@ def _systems(found: RunComparison) -> str:
         (
             titled(run),
             escape(run.recipe.title),
-            window_words(run.window.before, run.window.after),
-            f"{run.parameters:,}",
+            context_words(run),
+            run.parameters_in_words,
             run.updates_in_words,
         )
         for run in found.runs

@@ -11,7 +11,7 @@ from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
 from cotext.metrics.seeds import Difference
 from cotext.reports.compare.pooled import pooled_text
-from cotext.reports.compare.verdict import verdict, window_words
+from cotext.reports.compare.verdict import context_words, verdict
 from cotext.runtime.tables import render_p, render_rows
 
 NOTE = (
@@ -56,8 +56,8 @@ def _systems(found: RunComparison) -> str:
             (
                 run.title,
                 run.recipe.title,
-                window_words(run.window.before, run.window.after),
-                f"{run.parameters:,}",
+                context_words(run),
+                run.parameters_in_words,
                 run.updates_in_words,
                 *(_with_mark(each) for each in scores),
             )
@@ -198,7 +198,11 @@ def as_latex(found: RunComparison) -> str:
     """LaTeX tables of scores, contrastive accuracies and published values (needs booktabs)."""
     titles = [each.score.title for each in found.scores[0]]
     rows = [
-        [_escaped(run.title), f"{run.parameters / 1e6:.1f}M", *map(_latex_score, scores)]
+        [
+            _escaped(run.title),
+            f"{run.parameters / 1e6:.1f}M" if run.has_model else "",
+            *map(_latex_score, scores),
+        ]
         for run, scores in zip(found.runs, found.scores, strict=True)
     ]
     parts = [

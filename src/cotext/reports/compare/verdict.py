@@ -13,6 +13,7 @@ from cotext.analysis.runs.choices import ContrastiveTest
 from cotext.analysis.runs.comparison import RunComparison, SeedFigure
 from cotext.analysis.runs.gains import ContextGain
 from cotext.analysis.runs.quality import TestedScore
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.metrics.evidence import Evidence
 from cotext.metrics.evidence_words import group_in_words, groups_in_words, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
@@ -39,6 +40,11 @@ def verdict(found: RunComparison) -> tuple[Answer, ...]:
         Answer("How much do seeds differ?", tuple(_seeds(found))),
     ]
     return tuple(answer for answer in answers if answer.lines)
+
+
+def context_words(run: MeasuredSystem) -> str:
+    """The context window of a system in words; nothing where it is not known."""
+    return "" if run.given else window_words(run.window.before, run.window.after)
 
 
 def window_words(before: int, after: int) -> str:
@@ -77,7 +83,8 @@ def _which(found: RunComparison) -> Iterable[str]:
     if not found.rows and not any(found.gains):
         return
     states = {run.title: uses_context(found, number) for number, run in enumerate(found.runs)}
-    blind = [run.title for run in found.runs if not run.window.has_context]
+    given = [run.title for run in found.runs if run.given]
+    blind = [run.title for run in found.runs if not (run.given or run.window.has_context)]
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(found.runs):
@@ -91,8 +98,10 @@ def _which(found: RunComparison) -> Iterable[str]:
     if blind:
         yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
     for number, run in enumerate(found.runs):
-        if states[run.title] is None and run.title not in blind:
+        if states[run.title] is None and run.title not in (*blind, *given):
             yield f"For {run.title} it cannot be tested: {_untold(found, number)}."
+    if given:
+        yield f"Of {listed(given)} nothing is known but {_verb(given, 'its', 'their')} translations."
 
 
 def _by_some(found: RunComparison, number: int) -> str:

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from cotext.data.language_names import name_of
 from cotext.runtime.errors import shown
 from cotext.serving.detection import Detected, detect
 from cotext.serving.errors import RequestError
-from cotext.serving.language_names import name_of
 from cotext.serving.libretranslate.files import download_file, supported_suffixes, translate_file
 from cotext.serving.requests import client_of, fields, service_of
 from cotext.serving.service import Service

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from cotext.data.language_names import name_of
 from cotext.files.table import file_formats
 from cotext.files.tmx import written
 from cotext.serving.dialects import plain_refusal
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
-from cotext.serving.language_names import name_of
 from cotext.serving.own_api import glossaries
 from cotext.serving.own_api.bodies import Body, asking, body_of
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained

@@ -1,0 +1,94 @@
+"""Language models behind an API, where a command takes a run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cotext.cli.messages import printable
+from cotext.cli.options import as_json, counted
+from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.endpoints.translate_file import EndpointReport
+
+
+def translate_by_endpoint(
+    description: Path,
+    files: Sequence[Path],
+    outs: Sequence[Path],
+    overrides: Mapping[str, Any],
+    *,
+    format: str | None,
+    overwrite: bool,
+    in_folder: bool,
+    json: bool,
+    others: Mapping[str, object],
+) -> None:
+    """Translate corpora by the language model of a description; `others` are options that it does not take.
+
+    Raises:
+        CotextError: one of `others` was given, a file that is no corpus, and as `translate_file`.
+    """
+    from functools import partial
+
+    from cotext.data.languages import name_warning
+    from cotext.decoding.translate_files import check_outputs_of, unrefused
+    from cotext.endpoints.client import Client
+    from cotext.endpoints.config import read_endpoint
+    from cotext.endpoints.translate_file import report_of, translate_file
+    from cotext.runtime.progress import console, meter
+
+    for option, value in others.items():
+        if value:
+            raise CotextError(f"{description}: {option} is not for language models; leave it out")
+    language = read_endpoint(description, overrides).languages.source
+    formats = unrefused(partial(_corpus_format, file, format) for file in files)
+    folder = outs[0].parent if in_folder else None
+    check_outputs_of(files, outs, None, overwrite, folder)
+    check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
+    for file in files:
+        if warning := name_warning(file, language, f"{description} translates"):
+            console.print(warning, soft_wrap=True)
+    if in_folder:
+        outs[0].parent.mkdir(parents=True, exist_ok=True)
+    reports = []
+    with meter("translating", 0) as progress:
+        for file, out, kind in zip(files, outs, formats, strict=True):
+            with Client.open(description, overrides) as client:
+                reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
+            progress.start(0)
+    _tell(outs, reports, json, in_folder)
+
+
+def _corpus_format(file: Path, format: str | None) -> str:
+    """The name of the format of a corpus.
+
+    Raises:
+        CotextError: a file of another kind.
+    """
+    from cotext.decoding.translate_files import format_of
+
+    found = format_of(file, format)
+    if not isinstance(found, str):
+        raise CotextError(
+            f"{file}: language models behind an API translate corpora (docs/data-format.md), and this is "
+            f"{found.name}; add --format text if it holds one sentence a line"
+        )
+    return found
+
+
+def _tell(outs: Sequence[Path], reports: "Sequence[EndpointReport]", json: bool, in_folder: bool) -> None:
+    if json:
+        figures = [{"out": str(out), **report.as_dict()} for out, report in zip(outs, reports, strict=True)]
+        whole = {"files": figures} if in_folder else figures[0]
+        typer.echo(as_json({"format": "cotext-translate-endpoint", "version": 1, **whole}))
+        return
+    for out, report in zip(outs, reports, strict=True):
+        size = f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}"
+        typer.echo(f"{printable(str(out))}: {size}")
+        for line in report.lines():
+            typer.echo(f"  {printable(line)}")
+    for signature in dict.fromkeys(report.signature for report in reports):
+        typer.echo(signature)

@@ -1,0 +1,257 @@
+"""Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer."""
+
+import json
+import re
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from cotext.endpoints.answers import MAX_ANSWER_BYTES, Answers, Request
+from cotext.endpoints.config import Endpoint, read_endpoint
+from cotext.endpoints.pace import Pace, StoppedError, backoff, retry_after
+from cotext.endpoints.usage import Counts
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+from cotext.runtime.version import __version__
+
+LONGEST_REST_SECONDS: Final = 900.0  # what a server may ask for; beyond it the job ends
+PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+# Codes of errors that come with 429, and do not pass.
+EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
+# Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
+SECRET_CHARACTERS: Final = 12
+SAID_CHARACTERS: Final = 300
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class RefusedRequestError(CotextError):
+    """A request that the API will not answer, however often it is sent.
+
+    `status`: of HTTP; `code`: of the API's error, empty where it has none; `said`: what it says.
+    """
+
+    def __init__(self, message: str, status: int, code: str, said: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.said = status, code, said
+
+
+class _PassingError(Exception):
+    """A request that may be answered later; `rest`: the seconds that the server asks for."""
+
+    def __init__(self, what: str, rest: float | None = None) -> None:
+        super().__init__(what)
+        self.rest = rest
+
+
+class Client:
+    """A connection to the API of an endpoint, to be shared by threads; `counts` counts what it answered.
+
+    Raises, when it is made, CotextError: the key is not in its variable, or httpx is not installed.
+    """
+
+    def __init__(self, endpoint: Endpoint, answers: Answers) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise CotextError(
+                "language models behind an API need httpx; pip install 'cotext[endpoints]'"
+            ) from None
+        self.endpoint, self.answers, self.counts = endpoint, answers, Counts()
+        self._address = endpoint.endpoint.rstrip("/")
+        self._secret = endpoint.secret()
+        self._pace = Pace(endpoint.requests_per_minute)
+        headers = {"User-Agent": f"cotext/{__version__}"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        limits = httpx.Limits(max_keepalive_connections=endpoint.at_once)
+        self._under_way: dict[str, threading.Lock] = {}  # requests by their digests
+        self._places = threading.BoundedSemaphore(endpoint.at_once)
+        self._http = httpx.Client(
+            headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
+        )
+        self._errors = httpx.HTTPError
+
+    @classmethod
+    def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read the description of an endpoint, whose answers are kept beside it.
+
+        Raises:
+            CotextError: as `read_endpoint` and `Client`.
+        """
+        return cls(read_endpoint(path, overrides), Answers.beside(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def stop(self) -> None:
+        """Send nothing more; threads that wait for their turn end in an error."""
+        self._pace.stop()
+
+    def close(self) -> None:
+        """Stop, and close the connection."""
+        self.stop()
+        self._http.close()
+
+    def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
+        """The answer to a request, which is kept: the same request gets it again, and nothing is sent.
+
+        `path` below the address, as in chat/completions. `repeat`: another number asks for another answer to
+        the same payload.
+
+        Raises:
+            RefusedRequestError: the API will not answer this request.
+            CotextError: no answer after all attempts; answers that came before are kept.
+        """
+        request = Request(self._address, path, payload, repeat)
+        # Equal requests of several threads wait for the answer to the first, and share it.
+        with self._under_way.setdefault(request.digest, threading.Lock()):
+            found = self.answers.find(request)
+            kept = found is not None
+            if found is None:
+                found = self.answers.keep(request, self._asked(request))
+        self.counts.count(found.content, found.day, kept)
+        return found.content
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        attempts = self.endpoint.retries + 1
+        said = ""
+        for attempt in range(attempts):
+            try:
+                with self._places:
+                    self._pace.wait()
+                    return self._sent(request)
+            except _PassingError as error:
+                said = str(error)
+                rest = backoff(attempt) if error.rest is None else error.rest
+                if rest > LONGEST_REST_SECONDS:
+                    said = f"{said}; asks to wait {rest:,.0f} seconds"
+                    break
+                if attempt + 1 < attempts:
+                    self.counts.count_sent_again()
+                    self._pace.rest(rest)
+        raise CotextError(
+            f"{self._address}/{request.path}: no answer after {attempt + 1} attempts: {said}; what was "
+            f"answered before is kept in {self.answers.folder}, and the same command goes on from there"
+        )
+
+    def _sent(self, request: Request) -> dict[str, Any]:
+        """Send a request once.
+
+        Raises:
+            RefusedRequestError: as `post`.
+            _PassingError: it may be answered later.
+        """
+        body = bytearray()
+        deadline = time.monotonic() + self.endpoint.timeout
+        try:
+            with self._http.stream(
+                "POST", f"{self._address}/{request.path}", json=dict(request.payload)
+            ) as response:
+                for part in response.iter_bytes():
+                    body += part
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise _PassingError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
+                    if time.monotonic() > deadline:
+                        raise _PassingError(f"no whole answer in {self.endpoint.timeout:g} seconds")
+        except self._errors as error:
+            what = self._without_key(f"{type(error).__name__}: {error}".rstrip(": "))
+            raise _PassingError(what) from None
+        except RuntimeError:  # the connection was closed by another thread
+            raise StoppedError from None
+        text = body.decode(errors="replace")
+        if response.status_code == 200:
+            return self._content(text)
+        raise self._refusal(response.status_code, text, response.headers.get("Retry-After", ""))
+
+    def _content(self, text: str) -> dict[str, Any]:
+        try:
+            content = parse_json(_whole_characters(text), "the answer")
+        except CotextError as error:
+            raise _PassingError(str(error)) from None
+        if not isinstance(content, dict):
+            raise _PassingError("the answer is no JSON object")
+        if content.get("error"):  # as some proxies send them, with status 200
+            _, said = _error_of(content)
+            raise _PassingError(f"an error: {self._without_key(said)}")
+        cleaned: dict[str, Any] = self._cleaned(content)
+        return cleaned
+
+    def _refusal(self, status: int, text: str, asked: str) -> Exception:
+        try:
+            code, said = _error_of(parse_json(text, "the answer"))
+        except CotextError:
+            code, said = "", shown(text[:SAID_CHARACTERS])
+        code, said = self._without_key(code), self._without_key(said)
+        what = f"status {status}: {said}" if said else f"status {status}"
+        if status in PASSING and code not in EXHAUSTED:
+            return _PassingError(what, retry_after(asked, time.time()) if asked else None)
+        return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", status, code, said)
+
+    def _advice(self, status: int) -> str:
+        if status in (401, 403):
+            key = (
+                f"is the key in {self.endpoint.key} right?" if self._secret else "name its variable by `key`"
+            )
+            return f"; the API wants a key: {key}"
+        if status == 404:
+            return f"; is the address right, and is there a model {shown(self.endpoint.model)}?"
+        if 300 <= status < 400:
+            return "; the address has moved: give the new one, as a key is sent to no other"
+        return ""
+
+    def _without_key(self, text: str) -> str:
+        hidden = len(self._secret) >= SECRET_CHARACTERS
+        return text.replace(self._secret, "[key]") if hidden else text
+
+    def _cleaned(self, value: Any) -> Any:
+        """A value of JSON without the key, which a server may send back."""
+        if len(self._secret) < SECRET_CHARACTERS or self._secret not in json.dumps(value, ensure_ascii=False):
+            return value
+        if isinstance(value, str):
+            return self._without_key(value)
+        if isinstance(value, list):
+            return [self._cleaned(each) for each in value]
+        if isinstance(value, dict):
+            return {self._without_key(key): self._cleaned(each) for key, each in value.items()}
+        return value
+
+
+def _whole_characters(text: str) -> str:
+    """A JSON text without half characters, which a model may write and no file takes; ? in their place."""
+    if not _HALF.search(text):
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return text  # refused by whoever reads it
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust, read once: it takes longer than many a request."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def _error_of(content: Any) -> tuple[str, str]:
+    """The code and the text of an error, in the forms that APIs give it."""
+    error = content.get("error", content) if isinstance(content, dict) else content
+    if not isinstance(error, dict):
+        return "", str(error)[:SAID_CHARACTERS]
+    code = error.get("code") or error.get("type") or ""
+    said = error.get("message") or error.get("detail") or error
+    return str(code)[:SAID_CHARACTERS], str(said)[:SAID_CHARACTERS]
