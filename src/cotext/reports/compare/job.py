@@ -92,29 +92,21 @@ def compare_folders(
         raise CotextError(
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
+    of_paragraphs = test is not None and is_of_paragraphs(test)
     if request.pearmut is not None:
         if test is None:
             raise CotextError("--pearmut shows a test set: add --source and --reference, or --data with one")
         documents = sum(1 for _ in read_documents(test.source, test.format))
         check_campaign([each.title for each in folders], documents, request.pearmut)
-    split = [outputs.sentences] if test is not None and is_of_paragraphs(test) else []
-    check_others(
-        [path for each in folders for path in each.runs if is_other(path)], test is not None, bool(suites)
-    )
-    inputs = [
-        *suites,
-        *(path for each in folders for path in each.runs if path.is_file()),
-        *([test.source, test.reference] if test else []),
-    ]
-    for path in (*outputs.all, *split):
-        check_output(path, inputs)
-    if len({path.absolute() for path in outputs.all}) < len(outputs.all):
-        raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
-    _check_languages(folders, test, suites)
+    runs = [path for each in folders for path in each.runs]
+    check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
+    inputs = [*suites, *(path for path in runs if path.is_file())]
+    inputs += [test.source, test.reference] if test else []
+    _check_outputs([*outputs.all, *([outputs.sentences] if of_paragraphs else [])], inputs)
+    pair = _check_languages(folders, test, suites)
     with writing(*outputs.all):
         notes: list[str] = []
-        if test is not None and is_of_paragraphs(test):
-            pair = Languages.parse(config_of(folders[0].runs[0]).languages)
+        if test is not None and of_paragraphs:
             test, note = split_test_set(test, pair, outputs.sentences)
             notes.append(note)
         decode = request.decode or {}
@@ -135,6 +127,13 @@ def compare_folders(
         if request.pearmut is not None and outputs.pearmut is not None:
             _write_campaign(found, outputs.pearmut, request.pearmut)
         return found
+
+
+def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    for path in outputs:
+        check_output(path, inputs)
+    if len({path.absolute() for path in outputs}) < len(outputs):
+        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; name each once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +175,8 @@ def _measure(
 
 def _check_languages(
     systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
-) -> None:
-    """Refuse runs, suites and files of unlike languages, as far as they tell."""
+) -> Languages:
+    """The languages of all, as far as they tell; refuses runs, suites and files of unlike ones."""
     known, whose = Languages(), ""
     for run in (run for each in systems for run in each.runs):
         pair = languages_of_other(run) if is_other(run) else Languages.parse(config_of(run).languages)
@@ -188,6 +187,7 @@ def _check_languages(
             known, whose = pair, f"{run} translates"
     for path, suite in suites.items():
         check_pair(known, suite.languages, f"{path}", whose)
+    return known
 
 
 def name_runs(runs: Sequence[Path]) -> list[str]:
