@@ -213,6 +213,27 @@ def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake
     assert fake.most_at_once <= 2
 
 
+def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", seconds=0.2)  # the first is still under way when the others come
+    with opened(tmp_path, fake) as client:
+        threads = [threading.Thread(target=client.post, args=(PATH, asking())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (client.counts.now.requests, client.counts.all.requests) == (1, 4)
+    assert len(fake.requests) == 2  # one without an answer
+
+
+def test_the_first_answer_of_two_processes_stays(tmp_path: Path) -> None:
+    answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
+    assert answers.keep(request, {"which": 1}).content == {"which": 1}
+    assert answers.keep(request, {"which": 2}).content == {"which": 1}
+    found = answers.find(request)
+    assert found is not None
+    assert found.content == {"which": 1}
+
+
 def test_requests_keep_to_their_pace(tmp_path: Path, fake: Fake) -> None:
     with opened(tmp_path, fake, requests_per_minute=1200) as client:  # one in 0.05 seconds
         began = time.monotonic()

@@ -77,11 +77,13 @@ class Answers:
         return Answer(content, day) if isinstance(content, dict) and isinstance(day, str) else None
 
     def keep(self, request: Request, content: dict[str, Any]) -> Answer:
-        """Write an answer, which came today, to the disk.
+        """Write an answer, which came today, to the disk; another process may have been first, with its own.
 
         Raises:
             CotextError: storage refuses.
         """
+        if (first := self.find(request)) is not None:
+            return first
         path = self._path(request)
         answer = Answer(content, datetime.now(UTC).date().isoformat())
         entry = {

@@ -69,6 +69,7 @@ class Client:
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         limits = httpx.Limits(max_keepalive_connections=endpoint.at_once)
+        self._under_way: dict[str, threading.Lock] = {}  # requests by their digests
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._http = httpx.Client(
             headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
@@ -115,10 +116,12 @@ class Client:
             CotextError: no answer after all attempts; answers that came before are kept.
         """
         request = Request(self._address, path, payload, repeat)
-        found = self.answers.find(request)
-        kept = found is not None
-        if found is None:
-            found = self.answers.keep(request, self._asked(request))
+        # Equal requests of several threads wait for the answer to the first, and share it.
+        with self._under_way.setdefault(request.digest, threading.Lock()):
+            found = self.answers.find(request)
+            kept = found is not None
+            if found is None:
+                found = self.answers.keep(request, self._asked(request))
         self.counts.count(found.content, found.day, kept)
         return found.content
 

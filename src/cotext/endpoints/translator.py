@@ -21,7 +21,7 @@ from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.numbered import UnusableError
 from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
 from cotext.endpoints.prompts import Prompt, prompt_of
-from cotext.endpoints.sentence_checks import ECHO, MOVED, POSSIBLE, is_echo, moved, suspicion
+from cotext.endpoints.sentence_checks import ECHO, EMPTY, MOVED, POSSIBLE, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
 
 # How repairs end.
@@ -122,7 +122,7 @@ class EndpointTranslator:
     def _chains(self, work: _Work) -> Iterator[list[range]]:
         """The spans of a document that have to be translated one after the other."""
         spans = spans_of(len(work.document), self._endpoint)
-        if self._endpoint.context_sentences:
+        if self._endpoint.context_sentences and spans:
             yield spans
         else:
             yield from ([span] for span in spans)
@@ -231,7 +231,7 @@ class _ChainTranslation:
         `insisted`: what may be right is taken, and noted.
 
         Raises:
-            UnusableError: most of them.
+            UnusableError: most of them, or sentences without any.
         """
         source = self._work.document.sentences
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
@@ -241,13 +241,14 @@ class _ChainTranslation:
         if len(sentences) == 1 and insisted:
             for index in [index for index, found in wrong.items() if found in POSSIBLE]:
                 self._work.note([index], wrong.pop(index), KEPT)
-        if between := moved([source[index] for index in sentences], translations):
+        # Where there is nothing behind a number, its sentence may be behind the one before.
+        if 2 * len(wrong) > len(sentences) or EMPTY in wrong.values():
+            which = "" if len(sentences) == 1 else f"has {len(wrong)} numbers whose translation "
+            raise UnusableError(which + next(iter(wrong.values())))
+        if not wrong and (between := moved([source[index] for index in sentences], translations)):
             if not insisted:
                 raise UnusableError(MOVED)
             self._work.note([sentences[index] for index in between], MOVED, KEPT)
-        if 2 * len(wrong) > len(sentences):
-            which = "" if len(sentences) == 1 else f"has {len(wrong)} sentences whose translation "
-            raise UnusableError(which + next(iter(wrong.values())))
         return wrong
 
     def _take(self, sentences: Sequence[int], translations: Sequence[str], wrong: dict[int, str]) -> None:
