@@ -18,6 +18,7 @@ from cotext.data.formats import read_parallel, write_documents
 from cotext.metrics.comet import Comet, find_python
 from cotext.models.run_folder import checkpoints
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import remove
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_json, read_text
 
@@ -53,6 +54,13 @@ class Place:
         names |= {f"runs[{name}]": run for name, run in self.runs.items()}
         names |= {f"data[{name}]": data for name, data in self.others.items()}
         return PLACEHOLDERS.sub(lambda found: str(names[found[1]]), text)
+
+    def clear(self, others: Sequence[str]) -> None:
+        """Remove what was written when something else was asked for; not what `others`, by name, wrote."""
+        longer = tuple(f"{other}{end}" for other in others for end in ".-" if other.startswith(self.out.stem))
+        for path in self.out.parent.glob(f"{self.out.stem}[.-]*"):
+            if not longer or not path.name.startswith(longer):
+                remove(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,9 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
         hypothesis = place.out.with_name(f"{name}-{source.name}")
         written = place.out.with_name(f"{name}.json")
         told = ("--out", str(hypothesis), "--json", *options, *chosen)
-        yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
+        if not _translated(written).exists():  # or else interrupted behind it
+            remove(hypothesis)
+            yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
         files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
         named = [word for option, path in files.items() for word in (option, str(path))]
         yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)

@@ -182,8 +182,11 @@ class Runner:
             if measures.get(key, {}).get("asked") == asked:
                 continue
             place = self._place(key, name, seed)
+            if entry.setdefault("begun", {}).get(key) != asked:
+                place.clear([other for other in self.experiment.measures if other != key])
+                entry["begun"][key] = asked
+                self._write()
             place.out.parent.mkdir(parents=True, exist_ok=True)
-            place.out.unlink(missing_ok=True)  # figures of what was asked for before
             yield from steps(measure, place, self.device)
             measures[key] = {"asked": asked, "figures": figures(measure, place)}
             self._write()

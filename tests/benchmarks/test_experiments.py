@@ -402,3 +402,13 @@ def test_long_documents_and_suites_have_the_word_order(tmp_path: Path) -> None:
     (register,) = read_suite(tmp_path / "data" / SUITES / "register.json").examples[:1]
     for text in (*long.target, *register.candidates[0]):
         assert text.split()[1:2] != ["war"] or len(text.split()) == 2, text
+
+
+def test_what_was_written_for_another_model_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    place = Place(tmp_path / "run", tmp_path, tmp_path / "own.json", {}, {})
+    old = ["own.json", "own.translated", "own-own.source.jsonl", "own.at.10.json"]
+    others = ["own-long.json", "own-long-test.jsonl", "owner.json", "real.json"]
+    for name in [*old, *others]:
+        (tmp_path / name).write_text("{}")
+    place.clear(["own-long", "real"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
