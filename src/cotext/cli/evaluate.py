@@ -32,6 +32,18 @@ def evaluate(
             "equally many.",
         ),
     ] = False,
+    realign: Annotated[
+        bool,
+        typer.Option(
+            "--realign",
+            help="Cut documents of other numbers of sentences than the reference anew, by least edits; "
+            "report omissions and additions.",
+        ),
+    ] = False,
+    realign_all: Annotated[
+        bool,
+        typer.Option("--realign-all", help="As --realign, also documents of as many sentences."),
+    ] = False,
     abbreviations: Abbreviations = None,
     splitter: SplitBy = None,
     words: Annotated[
@@ -84,6 +96,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
+    realign = realign or realign_all
     drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
@@ -92,7 +105,7 @@ def evaluate(
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")
     if decisions:
-        if hypothesis or reference or source or protocol or discourse or words or comet or given:
+        if hypothesis or reference or source or protocol or discourse or words or comet or given or realign:
             raise CotextError(
                 "--decisions excludes --hypothesis and other options of translations; leave them out"
             )
@@ -130,13 +143,14 @@ def evaluate(
             on_comet=on_comet,
             resampling=Resampling(**choices) if paired else None,
             baseline=baseline,
+            realign=("all" if realign_all else "unequal") if realign else None,
         )
     typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
+    from cotext.metrics.aligned_files import name_systems
     from cotext.metrics.decisions import compare_decisions, read_decisions
-    from cotext.metrics.evaluate_files import name_systems
     from cotext.runtime.tables import render_p, render_rows
 
     systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}

@@ -1,22 +1,19 @@
 """Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document
-from cotext.data.formats import detect_format, read_documents
-from cotext.data.formats.records import Side
-from cotext.data.formats.table import find_format
 from cotext.data.languages import language_code, language_of_name
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
+from cotext.metrics.aligned_files import name_systems, read_aligned
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
     Measurement,
     Score,
-    check_correspondence,
     find_protocol,
     measure,
     render_scores,
@@ -25,6 +22,7 @@ from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.metrics.paragraphs import ParagraphCounts, Texts, split_paragraphs
+from cotext.metrics.realign import AlignmentReport, Realigned, realign_systems, render_alignment
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
@@ -40,6 +38,7 @@ class Evaluation:
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
     paragraphs: ParagraphCounts | None = None  # if lines were split
+    alignment: Mapping[str, AlignmentReport] = field(default_factory=dict)  # by system, if asked for
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -57,6 +56,7 @@ class Evaluation:
             },
             "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
             **({} if self.paragraphs is None else {"paragraphs": self.paragraphs.as_dict()}),
+            **({"realign": {n: r.as_dict() for n, r in self.alignment.items()}} if self.alignment else {}),
         }
 
     def render(self) -> str:
@@ -70,6 +70,10 @@ class Evaluation:
             blocks.append(self._tests())
         if self.paragraphs is not None:
             blocks.append(self.paragraphs.render())
+        if self.alignment:
+            blocks.append(render_alignment(self.alignment))
+            if all("|unit:document|" in each.signature for found in self.scores.values() for each in found):
+                blocks.append("these scores are of documents, and the same wherever sentences end")
         return "\n\n".join(blocks)
 
     def _table(self) -> str:
@@ -139,34 +143,32 @@ def evaluate_files(
     on_comet: Progress | None = None,
     resampling: Resampling | None = None,
     baseline: str | None = None,
+    realign: Realigned | None = None,
 ) -> Evaluation:
     """Score files of translations against reference files, and compare them if `resampling` says how.
 
-    Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
-    folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
-    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
-    sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `discourse` is a file of
-    marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
-    `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
-    that all others are compared with, else all pairs are.
+    Documents correspond by their order; ids are compared where files carry them. `words`: a run or data
+    folder whose `moses-bpe` tokenizer splits texts into words, truecased where it does so: protocols on
+    tokenised text read these, others the text they join to. With `paragraphs`, lines of several
+    sentences are split for what is measured by sentences, where all sides have equally many. `realign` cuts
+    documents of other numbers of sentences, or all, at those of the references. `discourse`: a file of marks
+    in the (first) reference, see `read_marks`. `comet` adds its scores and needs the source; `on_comet` hears
+    how many sentences it has scored. All others are compared with the system `baseline`, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
     if comet is not None and source is None:
         raise CotextError("COMET reads the source too; give it by --source")
-    if discourse is not None and paragraphs is not None:
-        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
-    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    for protocol in chosen:
-        find_protocol(protocol)
+    if paragraphs is not None:
+        _check_paragraphs(discourse, realign)
+    chosen = [find_protocol(name).name for name in protocols or DEFAULT_PROTOCOLS]
     named = name_systems(hypotheses)
     if resampling is not None:
         compared_pairs(list(named), baseline)
     marks = None if discourse is None else read_marks(discourse)
-    units = whole = Texts(*read_aligned(named, references, source, format))
-    counts, by = None, ""
+    whole, alignment = _read(named, references, source, format, target_language, realign)
+    units, counts, by = whole, None, ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, counts), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -176,13 +178,40 @@ def evaluate_files(
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
+    for name, report in alignment.items():
+        measured[name] = [_signed(each, report.signature) for each in measured[name]]
     return Evaluation(
         hypotheses=named,
         references=tuple(references),
         scores={name: [each.score for each in found] for name, found in measured.items()},
         paired={} if resampling is None else _paired(measured, resampling, baseline),
         paragraphs=counts,
+        alignment=alignment,
     )
+
+
+def _check_paragraphs(discourse: Path | None, realign: Realigned | None) -> None:
+    """What lines that hold several sentences cannot be measured with."""
+    if discourse is not None:
+        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+    if realign is not None:
+        raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
+
+
+def _read(
+    named: Mapping[str, Path],
+    references: Sequence[Path],
+    source: Path | None,
+    format: str | None,
+    target_language: str | None,
+    realign: Realigned | None,
+) -> tuple[Texts, dict[str, AlignmentReport]]:
+    """The texts, and by system how they were realigned, if that is asked for."""
+    texts = Texts(*read_aligned(named, references, source, format, same_sentences=realign is None))
+    if realign is None:
+        return texts, {}
+    systems, reports = realign_systems(texts.systems, texts.references, target_language, realign)
+    return replace(texts, systems=systems), reports
 
 
 def _with(
@@ -197,6 +226,14 @@ def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) ->
         return measure_discourse(marks, texts.systems, texts.references[0])
     except CotextError as error:
         raise CotextError(f"{path}: {error}") from None
+
+
+def _signed(measurement: Measurement, realigned: str) -> Measurement:
+    """The measurement, whose signature says how documents were cut anew, where that makes a difference."""
+    if measurement.statistics.unit == "document":
+        return measurement
+    score = measurement.score
+    return replace(measurement, score=replace(score, signature=f"{score.signature}{realigned}"))
 
 
 def _splitters(
@@ -277,19 +314,6 @@ def _rewritten(documents: Sequence[Document], text: Callable[[str], str]) -> lis
     return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
 
 
-def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by the names of their files, or by their paths where two files have the same name.
-
-    Raises CotextError where a file is given twice.
-    """
-    plain = [path.name for path in paths]
-    names = [path.name if plain.count(path.name) == 1 else str(path) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            raise CotextError(f"{name}: is given twice; a system compared with itself tells nothing")
-    return dict(zip(names, paths, strict=True))
-
-
 def _paired(
     measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
 ) -> dict[str, PairedTest]:
@@ -300,56 +324,3 @@ def _paired(
         )
         for index, each in enumerate(first)
     }
-
-
-def read_aligned(
-    hypotheses: Mapping[str, Path], references: Sequence[Path], source: Path | None, format: str | None
-) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
-    """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
-
-    References are asked first, so that an error names the hypothesis that differs.
-    """
-    paths = [*hypotheses.values(), *references]
-    read = [(path, *_read_side(path, format, "target")) for path in paths]
-    original = source and (source, *_read_side(source, format, "source"))
-    fitting: list[Document] = []
-    count = len(hypotheses)
-    every = [*read[count:], *read[:count], *([original] if original else [])]
-    like = next((documents for _, documents, carries_ids in every if carries_ids), read[0][1])
-    same = [documents if carries_ids else _renamed(documents, like) for _, documents, carries_ids in read]
-    for path, hypothesis in zip(paths[:count], same[:count], strict=True):
-        for reference, documents in zip(references, same[count:], strict=True):
-            try:
-                check_correspondence(hypothesis, documents)
-            except CotextError as error:
-                raise CotextError(f"{path} and {reference}: {error}") from None
-        if original:
-            _, documents, carries_ids = original
-            fitting = documents if carries_ids else _renamed(documents, hypothesis)
-            _require_fit(original[0], fitting, hypothesis)
-    return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
-
-
-def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
-    """The documents of a file, and whether it names them."""
-    documents = list(read_documents(path, format, side=side))
-    return documents, find_format(format or detect_format(path)).carries_ids
-
-
-def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
-    """The documents under the ids of others, by their order."""
-    ids = [document.id for document in like]
-    return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
-
-
-def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
-    if len(documents) != len(hypothesis):
-        raise CotextError(
-            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
-        )
-    for ours, theirs in zip(documents, hypothesis, strict=True):
-        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
-            raise CotextError(
-                f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
-                f"is document {theirs.id!r} with {len(theirs)}"
-            )
