@@ -26,7 +26,7 @@ from cotext.data.formats import (
 )
 from cotext.runtime.errors import CotextError
 
-ONE_FILE = ["wmt-xml", "tmx", "tsv", "jsonl", "parquet"]
+ONE_FILE = ["wmt-xml", "tmx", "tsv", "jsonl", "parquet", "wmt"]
 TEXTS = [name for name, row in FORMATS.items() if row.write is None]
 TWO_FILES = ["text", "docids", "d-lines", "iwslt-tags", "eos-groups", "line-documents"]
 

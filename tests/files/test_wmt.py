@@ -74,6 +74,25 @@ def test_lines_of_2025() -> None:
     assert (line["dataset_id"], line["hypothesis"]) == ("wmt25", "ONE.\n\nTWO.")
 
 
+def test_codes_of_three_letters_and_the_direction_in_ids() -> None:
+    """Of 2026, German from Czech is `deu_Latn`, and from English `de_DE`."""
+    lines = [
+        {
+            "doc_id": "WMT26_###_news_###_ces_Latn_###_deu_Latn_###_1",
+            "source_doc": "Jedna.",
+            "tgt_lang": "deu_Latn",
+        },
+        {"doc_id": "2", "source_doc": "Two.", "tgt_lang": "de_DE"},
+    ]
+    both = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert texts(GERMAN.open(both, "file")) == ["Two."]
+    czech = Wmt(Job("cs", "deu")).open(both, "file")
+    assert texts(czech) == ["Jedna."]
+    assert "left out: de_DE (1)" in " ".join(czech.contents.messages)
+    with pytest.raises(CotextError, match=r"target languages: ces_Latn-deu_Latn\)"):
+        GERMAN.open(both.split(b"\n")[0], "file")
+
+
 def test_damaged_json_in_a_document_is_text() -> None:
     line = {"doc_id": "d", "source_doc": '{"a": "b"', "tgt_lang": "de"}
     opened = FORMAT.open(json.dumps(line).encode(), "file")
@@ -86,7 +105,8 @@ def test_damaged_json_in_a_document_is_text() -> None:
         (FILE, Job(), "several target languages"),
         (FILE, Job("en", "fr"), r"no line is in the languages of the run"),
         (FILE + FILE, Job("en", "de"), "file:5: the document 'plain' for de_DE came before"),
-        (b'{"doc_id": 1, "tgt_lang": "de", "source_doc": "a"}', Job(), "file:1: a line of the task"),
+        (b'{"doc_id": 1, "tgt_lang": "de", "source_doc": "a"}', Job(), "file:1: the key 'doc_id' must"),
+        (b'{"doc_id": "a", "source_doc": "a"}', Job(), "file:1: a line of the task"),
         (b'{"doc_id": "a", "tgt_lang": "de", "source_doc": "a"\n', Job(), "file:1: not valid JSON"),
     ],
 )

@@ -20,8 +20,8 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, jsonl or "
-        "parquet; detected from the content if not given.",
+        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, jsonl, "
+        "parquet or wmt (wmt:cs-de_DE of several language pairs); detected from the content if not given.",
     ),
 ]
 Device = Annotated[

@@ -6,6 +6,7 @@ round, are errors.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,16 @@ rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti
 tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 CODES: Final = frozenset(_CODES.split())
+
+# ISO 639-3 codes, as test sets write them (`deu_Latn`), of languages that have a code of two letters.
+_THREE = """
+afr:af amh:am ara:ar azj:az bel:be ben:bn bul:bg cat:ca ces:cs cmn:zh cym:cy dan:da deu:de ekk:et ell:el
+eng:en est:et eus:eu fas:fa fin:fi fra:fr gle:ga glg:gl guj:gu hau:ha heb:he hin:hi hrv:hr hun:hu hye:hy
+ind:id isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khm:km kor:ko lav:lv lit:lt lvs:lv mal:ml mar:mr mkd:mk
+mlt:mt mya:my nld:nl nob:nb pes:fa pol:pl por:pt ron:ro rus:ru slk:sk slv:sl sme:se spa:es sqi:sq srp:sr
+swa:sw swe:sv swh:sw tam:ta tel:te tgl:tl tha:th tur:tr ukr:uk urd:ur uzb:uz vie:vi zho:zh zsm:ms zul:zu
+"""
+TWO_LETTERS: Final = dict(pair.split(":") for pair in _THREE.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,29 @@ def language_code(text: str, option: str) -> str:
     if not re.fullmatch("[a-z]{2,3}", code):
         raise CotextError(f"{option} {text}: give a language by its code, as in en, de or zh")
     return code
+
+
+def primary_language(code: str) -> str:
+    """The language of a code, of two letters where there is such a code: `de` of `de-AT` and `deu_Latn`."""
+    first = re.split("[-_]", code.strip().lower(), maxsplit=1)[0]
+    return TWO_LETTERS.get(first, first)
+
+
+def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
+    """Of codes that are there, those that a person means: the same, else those that begin with it, else those
+    of the same language. `de` is `de_DE` where both that and `deu_Latn` are there.
+    """
+    codes = [code for code in dict.fromkeys(found) if code]
+
+    def parts(code: str) -> list[str]:
+        return re.split("[-_]", code.strip().lower())
+
+    ranks = (
+        [code for code in codes if parts(code) == parts(wanted)],
+        [code for code in codes if parts(code)[: len(parts(wanted))] == parts(wanted)],
+        [code for code in codes if primary_language(code) == primary_language(wanted) != ""],
+    )
+    return next(filter(None, ranks), [])
 
 
 def language_of_name(path: Path) -> str:

@@ -7,6 +7,7 @@ and is context.
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from cotext.data.languages import primary_language
 from cotext.files.blocks import FileFormat
 from cotext.runtime.errors import CotextError, shown
 
@@ -54,11 +55,11 @@ class BilingualFormat(FileFormat, Protocol):
 
 
 def same_language(first: str, second: str) -> bool:
-    """Whether two codes mean one language: "en", "EN", "en-US" and "en_GB" do.
+    """Whether two codes mean one language: "en", "EN", "en-US", "en_GB" and "eng_Latn" do.
 
     Two regions of one language are the same here; where both are in a file, `best_language` chooses.
     """
-    return _primary(first) == _primary(second) != ""
+    return primary_language(first) == primary_language(second) != ""
 
 
 def best_language(wanted: str, found: list[str]) -> str | None:
@@ -69,7 +70,3 @@ def best_language(wanted: str, found: list[str]) -> str | None:
 
 def _normal(code: str) -> str:
     return code.strip().replace("_", "-").lower()
-
-
-def _primary(code: str) -> str:
-    return _normal(code).split("-")[0]

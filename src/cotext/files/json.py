@@ -25,7 +25,7 @@ MAX_ADDRESS: Final = 300  # characters
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([\[\]{}:,])|[^\s"\[\]{}:,]+')
 _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
-_CORPUS_KEYS: Final = ("sentences", "source", "target", "tgt_lang", "src_text")
+_CORPUS_KEYS: Final = ("sentences", "source", "target", "tgt_lang", "src_text", "hypothesis")
 _HEAD_BYTES: Final = 1 << 18
 _ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)\S+\s*|\s*\S+@\S+\.\w+\s*", re.IGNORECASE)
 # {{name}}, {name}, %{name}, ${name}, $t(key), @:key, %s, %1$d

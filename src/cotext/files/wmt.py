@@ -1,9 +1,8 @@
 """JSON lines of the general translation task of WMT: a document a line, and submissions to it.
 
-Of 2026, a line is `{doc_id, source_doc, tgt_lang, instruction}`, of 2025 `{doc_id, src_lang, tgt_lang,
-src_text, prompt_instruction}`. A document is JSON (alone or fenced, as in Markdown), HTML, or plain text, of
-which every line is a block; the numbers of lines, paragraphs and entries are kept. Instructions are not
-obeyed, and said.
+Lines are those of `cotext.data.formats.wmt`. A document is JSON (alone or fenced, as in Markdown), HTML, or
+plain text, of which every line is a block; the numbers of lines, paragraphs and entries are kept.
+Instructions are not obeyed, and said.
 
 What is written is a submission: of every line that is in the languages of the job
 `{dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}`; lines of other languages are left out.
@@ -15,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cotext.data.formats.wmt import WmtLine, wmt_line
+from cotext.data.formats.wmt_paragraphs import unfenced
+from cotext.data.languages import fitting_codes
 from cotext.files.bilingual import ANY, Job, same_language
 from cotext.files.blocks import Block, Contents, OpenedFile
 from cotext.files.html import FORMAT as HTML
@@ -26,10 +28,7 @@ from cotext.runtime.reading import parse_json
 
 MAX_LINE_CHARACTERS: Final = 1 << 24
 GRANULARITY: Final = "document-level"
-_TEXT_KEYS: Final = ("source_doc", "src_text")
-_INSTRUCTION_KEYS: Final = ("instruction", "prompt_instruction")
-_DATASETS: Final = {"source_doc": "wmt26", "src_text": "wmt25"}  # where a line names none
-_FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n", re.IGNORECASE)
+_DATASETS: Final = {"source_doc": "wmt26", "src_text": "wmt25", "source": "wmt"}  # where a line names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,37 +111,53 @@ class WmtFile:
         return "".join(document.submission(blocks) for document, blocks in pairs).encode()
 
     def _read(self, text: str) -> Iterator[_Document]:
+        lines = list(self._lines(text))
+        target = self._job.target_language
+        ours = (line for line in lines if self._from_source(line.source_language))
+        targets = set(fitting_codes(target, (line.target_language for line in ours)))
+        for line in lines:
+            language = line.target_language
+            if (target and language not in targets) or not self._from_source(line.source_language):
+                self._left_out[line.pair] = self._left_out.get(line.pair, 0) + 1
+                continue
+            self._instructions += bool(line.instruction)
+            self._languages.add(language)
+            before, inner, after = self._opened(
+                line.source or "", f"{self._name}:{line.number}, document {line.doc_id}"
+            )
+            yield _Document(line.dataset_id, line.doc_id, language, before, inner, after)
+
+    def _lines(self, text: str) -> Iterator[WmtLine]:
         seen: set[tuple[str, str]] = set()
-        for number, line in enumerate(text.split("\n"), 1):
-            if not line.strip():
+        for number, content in enumerate(text.split("\n"), 1):
+            if not content.strip():
                 continue
             where = f"{self._name}:{number}"
-            if len(line) > MAX_LINE_CHARACTERS:
+            if len(content) > MAX_LINE_CHARACTERS:
                 raise CotextError(
                     f"{where}: a line of more than {MAX_LINE_CHARACTERS:,} characters; split it"
                 )
-            value = parse_json(line, where)
-            document_id, language, key, source_text = _fields(value, where)
-            if (document_id, language) in seen:
-                raise CotextError(f"{where}: the document {document_id!r} for {language} came before")
-            seen.add((document_id, language))
-            source = value.get("src_lang")
-            if not self._wanted(source if isinstance(source, str) else "", language):
-                self._left_out[language] = self._left_out.get(language, 0) + 1
-                continue
-            self._instructions += any(value.get(each) for each in _INSTRUCTION_KEYS)
-            self._languages.add(language)
-            dataset = value.get("dataset_id") or value.get("collection_id") or _DATASETS[key]
-            before, inner, after = self._opened(source_text, f"{where}, document {document_id}")
-            yield _Document(str(dataset), document_id, language, before, inner, after)
+            value = parse_json(content, where)
+            line = wmt_line(value, number, where)
+            if line.source is None or not line.target_language:
+                raise CotextError(
+                    f"{where}: a line of the task has texts under tgt_lang, and source_doc (or src_text)"
+                )
+            if (line.doc_id, line.target_language) in seen:
+                raise CotextError(
+                    f"{where}: the document {line.doc_id!r} for {line.target_language} came before"
+                )
+            seen.add((line.doc_id, line.target_language))
+            year = next(year for key, year in _DATASETS.items() if value.get(key) is not None)
+            yield replace(line, dataset_id=line.dataset_id or year)
 
-    def _wanted(self, source: str, target: str) -> bool:
-        found = ((source, self._job.source_language), (target, self._job.target_language))
-        return all(not code or not wanted or same_language(code, wanted) for code, wanted in found)
+    def _from_source(self, code: str) -> bool:
+        wanted = self._job.source_language
+        return not code or not wanted or same_language(code, wanted)
 
     def _opened(self, text: str, where: str) -> tuple[str, OpenedFile, str]:
         """The text of a document as a file of its own, and what fences it."""
-        before, body, after = _unfenced(text)
+        before, body, after = unfenced(text)
         content = body.encode()
         if JSON.recognises(content):
             try:
@@ -183,26 +198,3 @@ class WmtFile:
             self.contents.messages.append(
                 f"{self._instructions} lines have instructions, which are not obeyed"
             )
-
-
-def _unfenced(text: str) -> tuple[str, str, str]:
-    """What opens a fence (```), what is in it, what closes it; without one, the text alone."""
-    opening = _FENCE.match(text)
-    bare = text.rstrip()
-    if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
-        return "", text, ""
-    body = text[opening.end() : len(bare) - 3]
-    return opening[0], body, text[len(bare) - 3 :]
-
-
-def _fields(value: object, where: str) -> tuple[str, str, str, str]:
-    """Id, target language, the key of the text, and the text."""
-    if not isinstance(value, dict):
-        raise CotextError(f"{where}: expected a JSON object, found {type(value).__name__}")
-    key = next((key for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
-    document_id, language = value.get("doc_id"), value.get("tgt_lang")
-    if key is None or not isinstance(document_id, str) or not isinstance(language, str) or not language:
-        raise CotextError(
-            f"{where}: a line of the task has texts under doc_id, tgt_lang, and source_doc (or src_text)"
-        )
-    return document_id, language, key, value[key]

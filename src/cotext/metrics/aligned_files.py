@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cotext.data.documents import Document
-from cotext.data.formats import detect_format, read_documents
+from cotext.data.formats import read_documents
+from cotext.data.formats.detection import format_in
 from cotext.data.formats.records import Side
-from cotext.data.formats.table import find_format
+from cotext.data.formats.table import Format, find_format
+from cotext.data.formats.wmt import in_order
 from cotext.metrics.bleu import check_correspondence
 from cotext.runtime.errors import CotextError
 
@@ -29,22 +31,25 @@ def read_aligned(
     references: Sequence[Path],
     source: Path | None,
     format: str | None,
+    target_language: str | None = None,
     *,
     same_sentences: bool = True,
 ) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
     """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
 
-    References are asked first, so that an error names the hypothesis that differs. Unless `same_sentences`,
-    hypotheses may have other numbers of sentences in their documents; references and source may not.
+    References are asked first, then the source, so that an error names the hypothesis that differs. Files of
+    WMT, of which those of `target_language` are read, come in the order of that file. Unless
+    `same_sentences`, hypotheses may have other numbers of sentences in their documents; references and source
+    may not.
     """
     paths = [*hypotheses.values(), *references]
-    read = [(path, *_read_side(path, format, "target")) for path in paths]
-    original = source and (source, *_read_side(source, format, "source"))
+    read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
+    original = source and (source, *_read_side(source, format, "source", target_language))
     fitting: list[Document] = []
     count = len(hypotheses)
-    every = [*read[count:], *read[:count], *([original] if original else [])]
-    like = next((documents for _, documents, carries_ids in every if carries_ids), read[0][1])
-    same = [documents if carries_ids else _renamed(documents, like) for _, documents, carries_ids in read]
+    every = [*read[count:], *([original] if original else []), *read[:count]]
+    like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
+    same = [_as_others(*each, like) for each in read]
     first = same[count]
     if not same_sentences:
         for path, documents in zip(references[1:], same[count + 1 :], strict=True):
@@ -53,8 +58,7 @@ def read_aligned(
         for reference, documents in zip(references, same[count:], strict=True):
             _require_correspondence(path, hypothesis, reference, documents, same_sentences)
     if original:
-        _, documents, carries_ids = original
-        fitting = documents if carries_ids else _renamed(documents, first)
+        fitting = _as_others(*original, like)
         _require_fit(original[0], fitting, first)
     return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
 
@@ -72,10 +76,23 @@ def _require_correspondence(
         raise CotextError(f"{path} and {reference}: {error}") from None
 
 
-def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
-    """The documents of a file, and whether it names them."""
-    documents = list(read_documents(path, format, side=side))
-    return documents, find_format(format or detect_format(path)).carries_ids
+def _read_side(
+    path: Path, format: str | None, side: Side, language: str | None
+) -> tuple[list[Document], Format]:
+    """The documents of a file, and its format."""
+    name = format_in(path, format, language)
+    return list(read_documents(path, name, side=side)), find_format(name)
+
+
+def _as_others(
+    path: Path, documents: list[Document], format: Format, like: Sequence[Document]
+) -> list[Document]:
+    """The documents as others stand: under their ids, where they have none; of WMT, in their order."""
+    if not format.carries_ids:
+        return _renamed(documents, like)
+    if format.name == "wmt" and documents is not like:
+        return in_order(path, documents, [document.id for document in like])
+    return documents
 
 
 def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:

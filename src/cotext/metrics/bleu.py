@@ -16,6 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document
+from cotext.data.languages import primary_language
 from cotext.metrics.sufficient_statistics import CorpusMetric, Statistics, Unit, sum_scorer
 from cotext.runtime.errors import CotextError
 
@@ -251,7 +252,7 @@ def build_metric(
 
     `references`: segments of each reference, if they are known already.
     """
-    language = (target_language or "").replace("_", "-").split("-")[0].lower()
+    language = primary_language(target_language or "")
     if protocol.metric == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
     if protocol.metric == "ter":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document
-from cotext.data.languages import language_code, language_of_name
+from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.aligned_files import name_systems, read_aligned
@@ -207,7 +207,8 @@ def _read(
     realign: Realigned | None,
 ) -> tuple[Texts, dict[str, AlignmentReport]]:
     """The texts, and by system how they were realigned, if that is asked for."""
-    texts = Texts(*read_aligned(named, references, source, format, same_sentences=realign is None))
+    read = read_aligned(named, references, source, format, target_language, same_sentences=realign is None)
+    texts = Texts(*read)
     if realign is None:
         return texts, {}
     systems, reports = realign_systems(texts.systems, texts.references, target_language, realign)
@@ -240,7 +241,7 @@ def _splitters(
     splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
 ) -> tuple[Splitter, Splitter]:
     """Those of target and source, whose languages are told, or stand in the names of the files."""
-    given = target_language and language_code(target_language, "--target-language")
+    given = target_language and primary_language(language_code(target_language, "--target-language"))
     return (
         splitting.splitter(given or language_of_name(reference)),
         splitting.splitter("" if source is None else language_of_name(source)),

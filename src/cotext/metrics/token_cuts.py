@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from cotext.data.languages import primary_language
 from cotext.metrics.bleu import PROTOCOLS, build_metric
 from cotext.metrics.error_alignment import Flags
 from cotext.runtime.errors import CotextError
@@ -49,8 +50,7 @@ class Cutter:
         self.name = str(metric.tokenizer.signature())
         self._tokenize = metric.tokenizer
         self._divided = cache(self._divide)
-        language = (target_language or "").replace("_", "-").split("-")[0].lower()
-        self._unspaced = language in _UNSPACED
+        self._unspaced = primary_language(target_language or "") in _UNSPACED
 
     def tokens(self, sentence: str) -> tuple[str, ...]:
         """The tokens of a sentence, in lower case."""

@@ -17,6 +17,7 @@ from cotext.data.formats.iwslt_tags import begins_talks
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import beginning, check_readable, is_regular
+from cotext.data.formats.wmt import begins_wmt
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
@@ -32,8 +33,8 @@ _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 def detect_format(path: Path) -> str:
     """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
 
-    The rules, the first that holds: a Parquet table, a JSON object on the first line, lines that open
-    a talk, an XML beginning, a first line `<d>`, a
+    The rules, the first that holds: a Parquet table, a JSON object on the first line (of WMT, with
+    `doc_id` and a text), lines that open a talk, an XML beginning, a first line `<d>`, a
     side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
     for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
     for one that is no corpus but markup, subtitles or a binary file.
@@ -55,7 +56,7 @@ def detect_format(path: Path) -> str:
     if not first and complete:
         raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
     if _is_object(first, complete or len(lines) > 1):
-        return "jsonl"
+        return "wmt" if begins_wmt(first) else "jsonl"
     if begins_talks(lines) and not _SEGMENT.search(text):
         return "iwslt-tags"
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
@@ -84,6 +85,12 @@ def detect_format(path: Path) -> str:
     ):
         return "tsv"
     return "text"
+
+
+def format_in(path: Path, format: str | None, language: str | None) -> str:
+    """Name the format of a file, and of a file of WMT the language that is asked for."""
+    name = format or detect_format(path)
+    return f"{name}:{language}" if name == "wmt" and language else name
 
 
 def is_parquet(path: Path) -> bool:

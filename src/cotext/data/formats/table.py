@@ -1,10 +1,11 @@
 """The table of formats: each row says how one is read and written and what it can carry."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, parquet, tmx, tsv, wmt_xml
+from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, parquet, tmx, tsv, wmt, wmt_xml
 from cotext.data.formats.records import Record
 from cotext.runtime.errors import CotextError, nearest, shown
 
@@ -88,6 +89,7 @@ FORMATS = {
             neighbours_need_different_ids=True,
         ),
         Format("jsonl", jsonl.read_jsonl, jsonl.encode_jsonl, carries_ids=True, holds_both_languages=True),
+        Format("wmt", wmt.read_wmt, wmt.encode_wmt, carries_ids=True, holds_both_languages=True),
         Format(
             "parquet",
             parquet.read_parquet,
@@ -100,9 +102,15 @@ FORMATS = {
 
 
 def find_format(name: str) -> Format:
-    """Give the row of a format; raises CotextError with the nearest known name."""
+    """Give the row of a format; raises CotextError with the nearest known name.
+
+    `wmt:de_DE` and `wmt:cs-de_DE` are the format wmt, of whose files the documents of this language are read.
+    """
     if name in FORMATS:
         return FORMATS[name]
-    near = nearest(name, FORMATS, cutoff=0.6)
+    kind, _, languages = name.partition(":")
+    if kind == "wmt" and languages:
+        return replace(FORMATS[kind], read=partial(wmt.read_wmt, wanted=languages))
+    near = nearest(kind, FORMATS, cutoff=0.6)
     hint = f"did you mean {near[0]}? " if near else ""
     raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")

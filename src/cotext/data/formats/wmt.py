@@ -1,0 +1,228 @@
+"""The format wmt: JSON lines of the general task of WMT, a document a line, and submissions to it.
+
+    2026  {doc_id, source_doc, tgt_lang, instruction}, published with {src_lang, src_text, refs}
+    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}, published with {refs: {refA: {ref}}}
+    submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published ones lack some
+
+The sentences of a document are its paragraphs (`cotext.data.formats.wmt_paragraphs`). A file of several
+language pairs is read one pair at a time: the format is then named `wmt:de_DE` or `wmt:cs-de_DE`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.data.documents import Document
+from cotext.data.formats.records import OUTER_SPACE, Record, one_line
+from cotext.data.formats.streams import numbered_lines
+from cotext.data.formats.wmt_paragraphs import as_html, paragraphs
+from cotext.data.languages import fitting_codes
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+
+ID: Final = "doc_id"
+SOURCES: Final = ("source_doc", "src_text", "source")
+HYPOTHESIS: Final = "hypothesis"
+INSTRUCTIONS: Final = ("instruction", "prompt_instruction")
+DATASETS: Final = ("dataset_id", "collection_id")
+_TEXTS: Final = (*SOURCES, HYPOTHESIS)
+_DIRECTION: Final = "direction"  # of synthetic references: "ces_Latn---deu_Latn"
+_CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
+# Ids of both years name the languages: WMT26_###_domain_###_source_###_target_###_id, source-target_#_domain.
+_PAIR_IN_ID: Final = re.compile(
+    rf"(?:[^#]+_###_){{2}}({_CODE})_###_({_CODE})_###_.|({_CODE})-({_CODE})_#_.", re.DOTALL
+)
+_BEGINNING: Final = re.compile(rf'\{{\s*"(?:{"|".join((ID, *DATASETS))})"\s*:')
+
+
+@dataclass(frozen=True, slots=True)
+class WmtLine:
+    """A line: texts as they stand there, None where there is none; languages empty where nothing tells."""
+
+    number: int
+    doc_id: str
+    source_language: str = ""
+    target_language: str = ""
+    source: str | None = None
+    hypothesis: str | None = None
+    reference: str | None = None
+    instruction: str = ""
+    dataset_id: str = ""
+
+    @property
+    def pair(self) -> str:
+        """The languages, as in "cs-de_DE" or "de_DE"."""
+        return f"{self.source_language}-{self.target_language}".removeprefix("-").removesuffix("-")
+
+
+def begins_wmt(line: str) -> bool:
+    """Whether the (perhaps cut) first line of a file is one of the task or of a submission."""
+    if _BEGINNING.match(line) is None:
+        return False
+    return any(re.search(rf'"{key}"\s*:\s*["n]', line) for key in _TEXTS)
+
+
+def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
+    """Read the lines of a language, or of a pair as in `cs-de_DE`; of no other, if none is `wanted`.
+
+    Lines that do not tell their language are of any.
+
+    Raises:
+        CotextError: a line that is none of the task, with its number; several language pairs, or not the
+            wanted one.
+    """
+    pairs = _chosen(path, wanted) if wanted else None
+    first: WmtLine | None = None
+    for line in _lines(path):
+        if pairs is not None:
+            if (line.source_language, line.target_language) in pairs:
+                yield line
+            continue
+        first = first or line
+        if line.pair != first.pair:
+            raise CotextError(
+                f"{path}:{line.number}: a document of {line.pair or 'an unknown language'}, after others of "
+                f"{first.pair or 'an unknown language'}: name one pair, as in --format wmt:{line.pair}"
+            )
+        yield line
+
+
+def _lines(path: Path) -> Iterator[WmtLine]:
+    for number, text in numbered_lines(path):
+        if text.strip(OUTER_SPACE):
+            yield wmt_line(parse_json(text, f"{path}:{number}", numbers=False), number, f"{path}:{number}")
+
+
+def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
+    """The source and target codes of a file that are meant by a code or pair.
+
+    Raises:
+        CotextError: none, or several pairs that differ in more than how they are spelled.
+    """
+    found = list(dict.fromkeys((line.source_language, line.target_language) for line in _lines(path)))
+    source, dash, target = wanted.partition("-")
+    if not dash:
+        source, target = "", wanted
+    targets = fitting_codes(target, [code for _, code in found])
+    sources = fitting_codes(source, [code for code, other in found if other in targets])
+    if (not targets and any(code for _, code in found)) or (
+        source and not sources and any(code for code, other in found if other in targets)
+    ):
+        there = ", ".join("-".join(filter(None, pair)) for pair in found)
+        raise CotextError(f"{path}: no document is of {shown(wanted)}; there are {there}")
+    chosen = {
+        (first, second)
+        for first, second in found
+        if (not second or second in targets) and (not first or not source or first in sources)
+    }
+    named = sorted({f"{first}-{second}" for first, second in chosen if first and second})
+    if len(named) > 1 or len({second for _, second in chosen if second}) > 1:
+        there = ", ".join(named or sorted(second for _, second in chosen))
+        raise CotextError(f"{path}: {shown(wanted)} may be {there}; name one, as in --format wmt:{named[0]}")
+    return chosen
+
+
+def wmt_line(value: object, number: int, where: str) -> WmtLine:
+    """The fields of a line, read from JSON.
+
+    Raises:
+        CotextError: not an object with an id and a text, or values of other types.
+    """
+    if not isinstance(value, dict):
+        raise CotextError(f"{where}: expected a JSON object, found {type(value).__name__}")
+    document_id = value.get(ID)
+    if not isinstance(document_id, str) or not document_id:
+        raise CotextError(f"{where}: the key {ID!r} must hold a text that is not empty")
+    for key in (*_TEXTS, *INSTRUCTIONS, "src_lang", "tgt_lang"):
+        if not isinstance(value.get(key), str | None):
+            raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must hold a text")
+    source = next((value[key] for key in SOURCES if value.get(key) is not None), None)
+    hypothesis = value.get(HYPOTHESIS)
+    if source is None and hypothesis is None:
+        raise CotextError(
+            f"{where}: document {document_id!r} has none of the keys {', '.join(_TEXTS)}; a line holds a text"
+        )
+    first, second = _languages(value, document_id)
+    return WmtLine(
+        number=number,
+        doc_id=document_id,
+        source_language=value.get("src_lang") or first,
+        target_language=value.get("tgt_lang") or second,
+        source=source,
+        hypothesis=hypothesis,
+        reference=_reference(value.get("refs")),
+        instruction=next((value[key] for key in INSTRUCTIONS if value.get(key)), ""),
+        dataset_id=next((str(value[key]) for key in DATASETS if value.get(key)), ""),
+    )
+
+
+def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
+    """Those that the direction or the id names."""
+    direction = value.get(_DIRECTION)
+    if isinstance(direction, str) and "---" in direction:
+        first, _, second = direction.partition("---")
+        return first, second
+    match = _PAIR_IN_ID.match(document_id)
+    return (match[1] or match[3], match[2] or match[4]) if match else ("", "")
+
+
+def _reference(refs: object) -> str | None:
+    """The first reference, by its name: a text, or an object with the text under `ref`."""
+    for _, each in sorted(refs.items()) if isinstance(refs, dict) else ():
+        text = each.get("ref") if isinstance(each, dict) else each
+        if isinstance(text, str) and text:
+            return text
+    return None
+
+
+def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
+    """Read a document from every line: the paragraphs of source, and of hypothesis or reference.
+
+    A hypothesis alone is a document in one language. An empty one is an empty sentence.
+    """
+    for line in read_wmt_lines(path, wanted):
+        written = line.hypothesis if line.hypothesis is not None else line.reference
+        source, target = (None if text is None else paragraphs(text).texts for text in (line.source, written))
+        if source is None:
+            yield Record(line.doc_id, line.number, 0, target)
+        else:
+            yield Record(line.doc_id, line.number, 0, None, source, target)
+
+
+def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> list[Document]:
+    """The documents of a file in the order of these ids: submissions are made in any.
+
+    Raises:
+        CotextError: not exactly these documents, each once.
+    """
+    by_id = {document.id: document for document in documents}
+    missing = [each for each in ids if each not in by_id]
+    foreign = by_id.keys() - set(ids)
+    if missing or foreign or len(documents) != len(ids):
+        told = [
+            *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
+            *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
+        ]
+        raise CotextError(
+            f"{path}: {' and '.join(told) or 'has documents twice'}; `cotext check` tells all of them"
+        )
+    return [by_id[each] for each in ids]
+
+
+def encode_wmt(record: Record) -> str:
+    """Write a line: paragraphs as HTML, in which each stays one, whatever it holds.
+
+    Raises CotextError for an empty id or a paragraph of several lines.
+    """
+    if not record.id:
+        raise CotextError("a document has an empty id, which cannot be written")
+    value = {ID: record.id}
+    sides = (("source", record.source), (HYPOTHESIS, record.sentences or record.target))
+    for key, side in sides:
+        if side is not None:
+            lines = (one_line(record.id, i, text).strip(OUTER_SPACE) for i, text in enumerate(side))
+            value[key] = as_html(tuple(lines))
+    return json.dumps(value, ensure_ascii=False) + "\n"
