@@ -22,7 +22,7 @@ from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.metrics.paragraphs import ParagraphCounts, Texts, split_paragraphs
-from cotext.metrics.realign import AlignmentReport, Realigned, realign_systems, render_alignment
+from cotext.metrics.realign import AlignmentReport, Realigned, realign_systems, render_alignment, signed
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
@@ -179,7 +179,7 @@ def evaluate_files(
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
     for name, report in alignment.items():
-        measured[name] = [_signed(each, report.signature) for each in measured[name]]
+        measured[name] = [signed(each, report.signature) for each in measured[name]]
     return Evaluation(
         hypotheses=named,
         references=tuple(references),
@@ -227,14 +227,6 @@ def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) ->
         return measure_discourse(marks, texts.systems, texts.references[0])
     except CotextError as error:
         raise CotextError(f"{path}: {error}") from None
-
-
-def _signed(measurement: Measurement, realigned: str) -> Measurement:
-    """The measurement, whose signature says how documents were cut anew, where that makes a difference."""
-    if measurement.statistics.unit == "document":
-        return measurement
-    score = measurement.score
-    return replace(measurement, score=replace(score, signature=f"{score.signature}{realigned}"))
 
 
 def _splitters(

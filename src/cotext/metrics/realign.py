@@ -8,12 +8,13 @@ ends of the system's own lines are preferred, then the later cut.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from cotext.data.documents import Document
+from cotext.metrics.bleu import Measurement
 from cotext.metrics.error_alignment import ErrorAlignment, align_by_error
 from cotext.metrics.omissions import added_lines, omitted_sentences, shared_words, words
 from cotext.metrics.token_cuts import Cutter, CutText
@@ -21,8 +22,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed, render_rows
 
 # A document whose lines are kept is in doubt where they share less than this of what the best cuts share.
-# Of lines that belong together it was never below 0.99, however poor the translation (docs/results.md).
-LEAST_SHARED: Final = 0.9
+# Of lines that belong together none ever was, however poor the translation (docs/results.md).
+LEAST_SHARED: Final = 0.95
 Realigned = Literal["unequal", "all"]  # which documents: with other numbers of sentences, or every one
 _SHOWN: Final = 20  # documents of a system in a table
 
@@ -172,6 +173,14 @@ def realign_systems(
     return documents, reports
 
 
+def signed(measurement: Measurement, signature: str) -> Measurement:
+    """The measurement, whose signature says how documents were cut anew, where that makes a difference."""
+    if measurement.statistics.unit == "document":
+        return measurement
+    score = measurement.score
+    return replace(measurement, score=replace(score, signature=f"{score.signature}{signature}"))
+
+
 def realign(
     hypothesis: Sequence[Document],
     references: Sequence[Sequence[Document]],
@@ -258,23 +267,32 @@ def _doubts(documents: Sequence[AlignedDocument]) -> list[str]:
 
 
 def _order_notes(hypothesis: Sequence[Document], reference: Sequence[Document], cutter: Cutter) -> list[str]:
-    """Documents that share more words with another document of the reference than with their own.
+    """Documents that are more like another document of the reference than like their own.
 
-    Of words that one document of the reference alone has.
+    The other one is that with most of the words that one document of the reference alone has.
     """
-    owners: dict[str, int] = {}
-    for number, document in enumerate(reference):
-        for word in {w for sentence in document.sentences for w in words(cutter.tokens(sentence))}:
-            owners[word] = -1 if word in owners else number
+    references = [_word_counts(document, cutter) for document in reference]
+    found_in = Counter(word for counts in references for word in counts)
+    owners = {word: n for n, counts in enumerate(references) for word in counts if found_in[word] == 1}
     strange = []
     for number, document in enumerate(hypothesis):
-        own = {w for sentence in document.sentences for w in words(cutter.tokens(sentence))}
-        votes = Counter(owners[word] for word in own if owners.get(word, -1) >= 0)
-        if votes and (most := votes.most_common(1)[0])[1] > votes[number]:
-            strange.append(f"{document.id} is most like {reference[most[0]].id}")
+        own = _word_counts(document, cutter)
+        votes = Counter(owners[word] for word in own if word in owners)
+        other = max(sorted(votes), key=votes.__getitem__, default=number)
+        if _likeness(own, references[other]) > _likeness(own, references[number]):
+            strange.append(f"{document.id} is most like {reference[other].id}")
     if not strange:
         return []
     return [
         f"{len(strange)} documents are more like another document of the reference than like their own "
         f"({'; '.join(strange[:5])}{'; ...' if len(strange) > 5 else ''}); check the order"
     ]
+
+
+def _word_counts(document: Document, cutter: Cutter) -> Counter[str]:
+    return Counter(word for sentence in document.sentences for word in words(cutter.tokens(sentence)))
+
+
+def _likeness(one: Counter[str], other: Counter[str]) -> float:
+    """The share of words that two documents have in common (Dice, 1945)."""
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
