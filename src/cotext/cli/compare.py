@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import Decode, Device, Format, Json, Protocols, as_json, decode_settings
+from cotext.cli.options import (
+    Decode,
+    Device,
+    Format,
+    Json,
+    PearmutAnnotators,
+    PearmutDocuments,
+    PearmutFile,
+    PearmutSeed,
+    Protocols,
+    as_json,
+    decode_settings,
+    sampling_of,
+)
 
 
 def compare(
@@ -42,6 +55,10 @@ def compare(
     ] = True,
     csv: Annotated[Path | None, typer.Option(help="CSV file for all figures.")] = None,
     latex: Annotated[Path | None, typer.Option(help="LaTeX file for tables.")] = None,
+    pearmut: PearmutFile = None,
+    pearmut_documents: PearmutDocuments = None,
+    pearmut_seed: PearmutSeed = None,
+    pearmut_annotators: PearmutAnnotators = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -54,7 +71,8 @@ def compare(
     from cotext.reports.compare.tables import as_text
     from cotext.runtime.progress import meter
 
-    outputs = ComparisonFiles(out, csv, latex)
+    sampling = sampling_of(pearmut, pearmut_documents, pearmut_seed, pearmut_annotators)
+    outputs = ComparisonFiles(out, csv, latex, pearmut)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -77,6 +95,7 @@ def compare(
                 format=format,
                 device=device,
                 decode=decode,
+                pearmut=sampling,
             ),
             outputs,
             watch,

@@ -6,7 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import Abbreviations, Format, Json, Protocols, SplitBy, as_json, splitting
+from cotext.cli.options import (
+    Abbreviations,
+    Format,
+    Json,
+    PearmutAnnotators,
+    PearmutDocuments,
+    PearmutFile,
+    PearmutSeed,
+    Protocols,
+    SplitBy,
+    as_json,
+    output,
+    sampling_of,
+    splitting,
+    write_figures,
+)
 from cotext.runtime.errors import CotextError
 
 
@@ -92,6 +107,10 @@ def evaluate(
         int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --paired: seed, 12345 by default.")] = None,
+    pearmut: PearmutFile = None,
+    pearmut_documents: PearmutDocuments = None,
+    pearmut_seed: PearmutSeed = None,
+    pearmut_annotators: PearmutAnnotators = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
@@ -116,13 +135,27 @@ def evaluate(
     if baseline is not None and not paired:
         raise CotextError("--baseline needs --paired")
     chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
+    sampling = sampling_of(pearmut, pearmut_documents, pearmut_seed, pearmut_annotators)
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.metrics.significance import Resampling
     from cotext.runtime.progress import meter
 
     choices: dict[str, Any] = given
-    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
+    inputs = [*hypothesis, *reference, *([source] if source else [])]
+    if pearmut is not None and source is None:
+        raise CotextError("--pearmut shows the source beside translations; give it by --source")
+    with (
+        output(pearmut, inputs),
+        meter("COMET", 0) if comet is not None else nullcontext() as progress,
+    ):
+        campaign = None
+        if pearmut is not None and source is not None and sampling is not None:
+            from cotext.metrics.aligned_files import name_systems
+            from cotext.reports.pearmut import campaign_of_files, told
+
+            systems = name_systems(hypothesis)
+            campaign = campaign_of_files(pearmut.stem, source, systems, format, sampling, target_language)
 
         def on_comet(done: int, total: int) -> None:
             if progress is not None:
@@ -145,6 +178,9 @@ def evaluate(
             baseline=baseline,
             realign=("all" if realign_all else "unequal") if realign else None,
         )
+        if campaign is not None and pearmut is not None:
+            write_figures(pearmut, campaign)
+            typer.echo(told(campaign, pearmut), err=True)
     typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
 
 

@@ -24,14 +24,18 @@ def systems(json: Json = False) -> None:
 
 def info(
     folder: Annotated[
-        Path, typer.Argument(help="Run or engine folder, or a folder made by `prepare` or `distill`.")
+        Path,
+        typer.Argument(
+            help="Run or engine folder, or a folder made by `prepare` or `distill`; or a corpus file."
+        ),
     ],
     json: Json = False,
 ) -> None:
-    """Describe a run folder, an engine or prepared data: system, data, scores, sizes."""
+    """Describe a run folder, an engine, prepared data or a corpus file: system, data, scores, sizes."""
+    from cotext.reports.info.corpus import corpus_info
     from cotext.reports.info.folder import folder_info
 
-    found = folder_info(folder)
+    found = corpus_info(folder) if folder.is_file() else folder_info(folder)
     typer.echo(as_json(found.as_dict()) if json else printable(found.render()))
 
 
@@ -69,6 +73,15 @@ def convert(
     out_target: Annotated[
         Path | None, typer.Option(help="File for the target side, if the format holds one language.")
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --to wmt: lines of the task, which the submission answers paragraph by paragraph."
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="With --like: language or pair of its lines, as in cs-de_DE.")
+    ] = None,
     documents: Annotated[
         Path | None,
         typer.Option(help="Of ContraPro as published: folder of OpenSubtitles documents, for the context."),
@@ -89,7 +102,18 @@ def convert(
     if documents is not None or context is not None:
         raise CotextError("--documents and --context are for --to contrastive")
     from cotext.data.convert import convert as convert_corpus
+    from cotext.data.convert import convert_to_submission
 
+    if like is not None:
+        if to != "wmt" or target is not None or out_target is not None:
+            raise CotextError("--like is for --to wmt, of one file of translations: leave out other files")
+        found = convert_to_submission(source, out, like, format, target_language or "")
+        typer.echo(
+            f"{out}: {counted(found.sentences, 'paragraph')} in {counted(found.documents, 'document')}"
+        )
+        return
+    if target_language is not None:
+        raise CotextError("--target-language is for --like; name a language by --format wmt:de_DE")
     done = convert_corpus(source, target, out, out_target, to, format)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cotext.cli.analysis import attention, probe, windows
+from cotext.cli.check import check
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
@@ -167,6 +168,7 @@ app.command()(join)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(leaderboard)
+app.command()(check)
 
 
 app.command()(probe)

@@ -14,6 +14,7 @@ from cotext.runtime.errors import CotextError
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
     from cotext.decoding.open import OpenedRun
+    from cotext.reports.pearmut import Sampling
     from cotext.runtime.shards import Shard, ShardReport
 
 Format = Annotated[
@@ -92,6 +93,21 @@ Workers = Annotated[
     typer.Option(
         "--workers", help="With --on, processes that translate; default: one for every processor or GPU."
     ),
+]
+
+PearmutFile = Annotated[
+    Path | None,
+    typer.Option("--pearmut", help="File for a campaign of human evaluation with Pearmut (docs/wmt.md)."),
+]
+PearmutDocuments = Annotated[
+    int | None,
+    typer.Option("--pearmut-documents", min=1, help="Documents of the campaign, drawn; default: all."),
+]
+PearmutSeed = Annotated[
+    int | None, typer.Option("--pearmut-seed", help="Seed of the drawing, and of the campaign; default: 1.")
+]
+PearmutAnnotators = Annotated[
+    int | None, typer.Option("--pearmut-annotators", min=1, help="Annotators of the campaign; default: 1.")
 ]
 
 ShardOption = Annotated[
@@ -281,6 +297,23 @@ def placed(
     from cotext.scale import RayCluster, on_ray
 
     return on_ray(opened, RayCluster(on, workers, device=device), decode, checkpoint)
+
+
+def sampling_of(
+    pearmut: Path | None, documents: int | None, seed: int | None, annotators: int | None
+) -> "Sampling | None":
+    """How a campaign of Pearmut is drawn; None without one.
+
+    Raises:
+        CotextError: options of a campaign that nobody asked for.
+    """
+    from cotext.reports.pearmut import Sampling
+
+    if pearmut is None:
+        if documents or annotators or seed is not None:
+            raise CotextError("--pearmut-documents, -seed and -annotators describe --pearmut FILE; give it")
+        return None
+    return Sampling(documents, 1 if seed is None else seed, annotators or 1)
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.streams import same_file
+from cotext.data.formats.streams import atomic_sinks, same_file
 from cotext.data.formats.table import find_format
+from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.prepared import store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
@@ -72,6 +73,33 @@ def convert(
             "--out-target"
         )
     write_parallel(out, out_target, tally.count(read_parallel(source, target, format)), to)
+    return tally
+
+
+def convert_to_submission(
+    source: Path, out: Path, like: Path, format: str | None = None, wanted: str = ""
+) -> Tally:
+    """Write a submission to WMT: translated paragraphs, a sentence each, in the places of the task's own.
+
+    `like` has the lines of the task; `wanted` is its language or pair, where it has several. Documents
+    without ids answer them in their order.
+
+    Raises:
+        CotextError: what the readers refuse; other documents than the task's, or other numbers of paragraphs.
+    """
+    for read in (source, like):
+        if same_file(out, read):
+            raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+    tally = Tally()
+    documents: Iterable[Document] = read_documents(source, format, side="target")
+    if not find_format(format or detect_format(source)).carries_ids:
+        lines = read_wmt_lines(like, wanted)
+        found = list(documents)
+        ids = [line.doc_id for line in lines][: len(found)]
+        documents = [Document(name, each.sentences) for name, each in zip(ids, found, strict=True)]
+    with atomic_sinks([out]) as [sink]:
+        for line in joined(source, tally.count(documents), like, wanted):
+            sink.write(line)
     return tally
 
 

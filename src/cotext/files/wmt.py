@@ -8,13 +8,12 @@ What is written is a submission: of every line that is in the languages of the j
 `{dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}`; lines of other languages are left out.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.formats.wmt import WmtLine, wmt_line
+from cotext.data.formats.wmt import WmtLine, submission_line, wmt_line
 from cotext.data.formats.wmt_paragraphs import unfenced
 from cotext.data.languages import fitting_codes
 from cotext.files.bilingual import ANY, Job, same_language
@@ -27,8 +26,6 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
 MAX_LINE_CHARACTERS: Final = 1 << 24
-GRANULARITY: Final = "document-level"
-_DATASETS: Final = {"source_doc": "wmt26", "src_text": "wmt25", "source": "wmt"}  # where a line names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,9 @@ FORMAT = Wmt()
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A line: what a submission says of it, and its text, opened; what stands around that text."""
+    """A line and its text, opened; what stands around that text."""
 
-    dataset_id: str
-    doc_id: str
-    language: str
+    line: WmtLine
     before: str
     inner: OpenedFile
     after: str
@@ -80,14 +75,7 @@ class _Document:
             given.append(blocks[start : start + len(own)])
             start += len(own)
         hypothesis = self.before + self.inner.written(given).decode() + self.after
-        value = {
-            "dataset_id": self.dataset_id,
-            "doc_id": self.doc_id,
-            "tgt_lang": self.language,
-            "hypothesis": hypothesis,
-            "translation_granularity": GRANULARITY,
-        }
-        return json.dumps(value, ensure_ascii=False) + "\n"
+        return submission_line(self.line, hypothesis)
 
 
 class WmtFile:
@@ -122,10 +110,8 @@ class WmtFile:
                 continue
             self._instructions += bool(line.instruction)
             self._languages.add(language)
-            before, inner, after = self._opened(
-                line.source or "", f"{self._name}:{line.number}, document {line.doc_id}"
-            )
-            yield _Document(line.dataset_id, line.doc_id, language, before, inner, after)
+            where = f"{self._name}:{line.number}, document {line.doc_id}"
+            yield _Document(line, *self._opened(line.source or "", where))
 
     def _lines(self, text: str) -> Iterator[WmtLine]:
         seen: set[tuple[str, str]] = set()
@@ -137,8 +123,7 @@ class WmtFile:
                 raise CotextError(
                     f"{where}: a line of more than {MAX_LINE_CHARACTERS:,} characters; split it"
                 )
-            value = parse_json(content, where)
-            line = wmt_line(value, number, where)
+            line = wmt_line(parse_json(content, where), number, where)
             if line.source is None or not line.target_language:
                 raise CotextError(
                     f"{where}: a line of the task has texts under tgt_lang, and source_doc (or src_text)"
@@ -148,8 +133,7 @@ class WmtFile:
                     f"{where}: the document {line.doc_id!r} for {line.target_language} came before"
                 )
             seen.add((line.doc_id, line.target_language))
-            year = next(year for key, year in _DATASETS.items() if value.get(key) is not None)
-            yield replace(line, dataset_id=line.dataset_id or year)
+            yield line
 
     def _from_source(self, code: str) -> bool:
         wanted = self._job.source_language

@@ -45,21 +45,19 @@ def read_aligned(
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
     original = source and (source, *_read_side(source, format, "source", target_language))
-    fitting: list[Document] = []
     count = len(hypotheses)
     every = [*read[count:], *([original] if original else []), *read[:count]]
     like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
     same = [_as_others(*each, like) for each in read]
-    first = same[count]
+    fitting = _as_others(*original, like) if original else []
     if not same_sentences:
         for path, documents in zip(references[1:], same[count + 1 :], strict=True):
-            _require_correspondence(path, documents, references[0], first)
+            _require_correspondence(path, documents, references[0], same[count])
     for path, hypothesis in zip(paths[:count], same[:count], strict=True):
         for reference, documents in zip(references, same[count:], strict=True):
             _require_correspondence(path, hypothesis, reference, documents, same_sentences)
-    if original:
-        fitting = _as_others(*original, like)
-        _require_fit(original[0], fitting, first)
+        if original:
+            _require_fit(original[0], fitting, hypothesis if same_sentences else same[count])
     return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
 
 

@@ -10,7 +10,7 @@ language pairs is read one pair at a time: the format is then named `wmt:de_DE` 
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,8 @@ SOURCES: Final = ("source_doc", "src_text", "source")
 HYPOTHESIS: Final = "hypothesis"
 INSTRUCTIONS: Final = ("instruction", "prompt_instruction")
 DATASETS: Final = ("dataset_id", "collection_id")
+GRANULARITY: Final = "document-level"
+_YEARS: Final = {"source_doc": "wmt26", "src_text": "wmt25"}
 _TEXTS: Final = (*SOURCES, HYPOTHESIS)
 _DIRECTION: Final = "direction"  # of synthetic references: "ces_Latn---deu_Latn"
 _CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
@@ -51,6 +53,7 @@ class WmtLine:
     reference: str | None = None
     instruction: str = ""
     dataset_id: str = ""
+    default_dataset: str = "wmt"  # where it names none
 
     @property
     def pair(self) -> str:
@@ -76,7 +79,7 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
-    for line in _lines(path):
+    for line in all_wmt_lines(path):
         if pairs is not None:
             if (line.source_language, line.target_language) in pairs:
                 yield line
@@ -85,12 +88,13 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
         if line.pair != first.pair:
             raise CotextError(
                 f"{path}:{line.number}: a document of {line.pair or 'an unknown language'}, after others of "
-                f"{first.pair or 'an unknown language'}: name one pair, as in --format wmt:{line.pair}"
+                f"{first.pair or 'an unknown language'}: name one, as in --format wmt:{line.pair or 'de_DE'}"
             )
         yield line
 
 
-def _lines(path: Path) -> Iterator[WmtLine]:
+def all_wmt_lines(path: Path) -> Iterator[WmtLine]:
+    """Read the lines of all languages, as `read_wmt_lines` those of one."""
     for number, text in numbered_lines(path):
         if text.strip(OUTER_SPACE):
             yield wmt_line(parse_json(text, f"{path}:{number}", numbers=False), number, f"{path}:{number}")
@@ -102,7 +106,7 @@ def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
     Raises:
         CotextError: none, or several pairs that differ in more than how they are spelled.
     """
-    found = list(dict.fromkeys((line.source_language, line.target_language) for line in _lines(path)))
+    found = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
     source, dash, target = wanted.partition("-")
     if not dash:
         source, target = "", wanted
@@ -156,6 +160,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
         reference=_reference(value.get("refs")),
         instruction=next((value[key] for key in INSTRUCTIONS if value.get(key)), ""),
         dataset_id=next((str(value[key]) for key in DATASETS if value.get(key)), ""),
+        default_dataset=next((year for key, year in _YEARS.items() if value.get(key)), "wmt"),
     )
 
 
@@ -226,3 +231,33 @@ def encode_wmt(record: Record) -> str:
             lines = (one_line(record.id, i, text).strip(OUTER_SPACE) for i, text in enumerate(side))
             value[key] = as_html(tuple(lines))
     return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def submission_line(line: WmtLine, hypothesis: str) -> str:
+    """The line of a submission that answers a line of the task."""
+    value = {
+        "dataset_id": line.dataset_id or line.default_dataset,
+        ID: line.doc_id,
+        "tgt_lang": line.target_language,
+        HYPOTHESIS: hypothesis,
+        "translation_granularity": GRANULARITY,
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def joined(path: Path, documents: Iterable[Document], like: Path, wanted: str = "") -> Iterator[str]:
+    """Lines of a submission: translated paragraphs in the places of those of the task, in its order.
+
+    Raises:
+        CotextError: documents that are not exactly those of the task, or not of as many paragraphs.
+    """
+    lines = list(read_wmt_lines(like, wanted))
+    for line, document in zip(
+        lines, in_order(path, list(documents), [line.doc_id for line in lines]), strict=True
+    ):
+        if line.source is None or not line.target_language:
+            raise CotextError(f"{like}:{line.number}: has no source or no tgt_lang; give lines of the task")
+        try:
+            yield submission_line(line, paragraphs(line.source).replaced(line.source, document.sentences))
+        except CotextError as error:
+            raise CotextError(f"{path}: document {document.id!r}: {error}") from None

@@ -1,5 +1,6 @@
 """The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
 from cotext.analysis.runs.system import MeasuredSystem, run_folders
 from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.formats import read_documents
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import store_exists
 from cotext.data.suite_files import read_suite
@@ -16,6 +18,8 @@ from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.models.engine_folder import config_of
+from cotext.reports.compare.paragraphs import is_of_paragraphs, split_test_set
+from cotext.reports.pearmut import Sampling, campaign_of_files, check_campaign
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -42,6 +46,7 @@ class ComparisonRequest:
     format: str | None = None
     device: str | None = None
     decode: Mapping[str, Any] | None = None
+    pearmut: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,17 @@ class ComparisonFiles:
     page: Path
     csv: Path | None = None
     latex: Path | None = None
+    pearmut: Path | None = None
+
+    @property
+    def sentences(self) -> Path:
+        """Where a test set goes that is split into sentences."""
+        return self.page.with_suffix(".test.jsonl")
 
     @property
     def all(self) -> list[Path]:
         """The paths that are written."""
-        return [path for path in (self.page, self.csv, self.latex) if path is not None]
+        return [path for path in (self.page, self.csv, self.latex, self.pearmut) if path is not None]
 
 
 def compare_folders(
@@ -79,13 +90,24 @@ def compare_folders(
         raise CotextError(
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
+    if request.pearmut is not None:
+        if test is None:
+            raise CotextError("--pearmut shows a test set: add --source and --reference, or --data with one")
+        documents = sum(1 for _ in read_documents(test.source, test.format))
+        check_campaign([each.title for each in folders], documents, request.pearmut)
     inputs = [*suites, *([test.source, test.reference] if test else [])]
-    for path in outputs.all:
+    split = [outputs.sentences] if test is not None and is_of_paragraphs(test) else []
+    for path in (*outputs.all, *split):
         check_output(path, inputs)
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
     _check_languages(folders, test, suites)
     with writing(*outputs.all):
+        notes: list[str] = []
+        if test is not None and is_of_paragraphs(test):
+            pair = Languages.parse(config_of(folders[0].runs[0]).languages)
+            test, note = split_test_set(test, pair, outputs.sentences)
+            notes.append(note)
         decode = request.decode or {}
         settings = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
@@ -99,7 +121,10 @@ def compare_folders(
             target_language=request.target_language or measured[0].languages.target or None,
             resampling=drawing,
         )
+        found = replace(found, notes=(*found.notes, *notes))
         _write(found, outputs)
+        if request.pearmut is not None and outputs.pearmut is not None:
+            _write_campaign(found, outputs.pearmut, request.pearmut)
         return found
 
 
@@ -228,3 +253,20 @@ def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
         if path is not None:
             with replacing(path) as temporary:
                 temporary.write_text(render(found), encoding="utf-8")
+
+
+def _write_campaign(found: RunComparison, path: Path, sampling: Sampling) -> None:
+    """Write the translations of the first run of each system for annotators."""
+    assert found.test is not None
+    systems = {each.title: each.runs[0].hypothesis for each in found.runs}
+    known = found.runs[0].languages
+    made = campaign_of_files(
+        path.stem,
+        found.test.source,
+        {title: hypothesis for title, hypothesis in systems.items() if hypothesis is not None},
+        found.test.format,
+        sampling,
+        languages=known if str(known) else None,
+    )
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(made, indent=1, ensure_ascii=False), encoding="utf-8")

@@ -1,0 +1,224 @@
+"""Lines of WMT as a corpus: paragraphs of HTML, JSON and text, languages, submissions."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from command_line import cotext, succeed
+
+from cotext.data.documents import Document
+from cotext.data.formats import detect_format, read_documents, read_parallel
+from cotext.data.formats.wmt import read_wmt_lines
+from cotext.data.formats.wmt_paragraphs import paragraphs
+from cotext.data.languages import fitting_codes, primary_language
+from cotext.runtime.errors import CotextError
+
+JSON = '```json\n{\n "a": "One \\"x\\".",\n "n": 3,\n "b": {"c": ["Two.", ""]}\n}\n```'
+
+
+def lines_file(path: Path, *lines: dict[str, object]) -> Path:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "texts"),
+    [
+        ("One.\nStill one.\n \n\nTwo. \n", "text", ("One. Still one.", "Two.")),
+        ("", "text", ("",)),
+        ("\xa0\n\nTwo.", "text", ("\xa0", "Two.")),
+        (
+            "<p>One<br>and <b>bold</b> &amp; so.</p>\n<p></p><p> Two.",
+            "html",
+            ("One and bold & so.", "", "Two."),
+        ),
+        ("lost</p> words <h2>Head</h2>\n<p>a < b</p>", "html", ("lost", "words", "Head", "a < b")),
+        ("The <i>word</i> is text.", "text", ("The <i>word</i> is text.",)),
+        (JSON, "json", ('One "x".', "Two.", "")),
+        ('["a", {"key" : "b\\nc"}]', "json", ("a", "b c")),
+        ('{"a": "b"', "text", ('{"a": "b"',)),
+        ("[sighs] Well.", "text", ("[sighs] Well.",)),
+    ],
+)
+def test_paragraphs_by_hand(text: str, kind: str, texts: tuple[str, ...]) -> None:
+    found = paragraphs(text)
+    assert (found.kind, found.texts) == (kind, texts)
+
+
+def test_translations_go_where_paragraphs_were() -> None:
+    found = paragraphs(JSON)
+    assert found.replaced(JSON, ['"q"', "zwei", ""]) == JSON.replace('One \\"x\\".', '\\"q\\"').replace(
+        "Two.", "zwei"
+    )
+    page = "<h1>A</h1>\n<p class='x'> One <b>b</b>. </p>"
+    assert paragraphs(page).replaced(page, ["B", "a < b"]) == "<h1>B</h1>\n<p class='x'> a &lt; b </p>"
+    with pytest.raises(CotextError, match="1 paragraphs for 2"):
+        paragraphs(page).replaced(page, ["one"])
+
+
+def test_whatever_a_text_is_its_paragraphs_are_found_again() -> None:
+    draw = random.Random(3)
+    bits = ["<p>", "</p>", "<br>", "word ", "\n", "\n\n", "<div>", "&lt;", "<b>", "<", "\t", "\xa0", "{"]
+    kinds = set()
+    for _ in range(400):
+        text = "".join(draw.choice(bits) for _ in range(draw.randrange(12)))
+        found = paragraphs(text)
+        other = tuple(f"w{n}" for n in range(len(found.spans))) or ("",)
+        again = paragraphs(found.replaced(text, other))
+        kinds.add(found.kind)
+        if found.kind == "html":
+            assert again.texts == other, text
+        else:
+            assert len(again.texts) >= 1
+    assert kinds >= {"html", "text"}
+
+
+TASK = {"doc_id": "d1", "source_doc": "One.\n\nTwo.", "tgt_lang": "de_DE", "instruction": "Be formal."}
+PUBLISHED = {
+    "doc_id": "d1",
+    "src_lang": "en",
+    "tgt_lang": "de_DE",
+    "src_text": "One.\n\nTwo.",
+    "prompt_instruction": "x",
+    "refs": {"refB": {"ref": "B"}, "refA": {"ref": "Eins.\n\nZwei."}},
+}
+SUBMISSION = {"dataset_id": "wmt", "doc_id": "d1", "tgt_lang": "de_DE", "hypothesis": "<p>E.</p><p>Z.</p>"}
+
+
+def test_tasks_references_and_submissions_are_documents(tmp_path: Path) -> None:
+    task, published, submission = (
+        lines_file(tmp_path / f"{name}.jsonl", line)
+        for name, line in (("t", TASK), ("p", PUBLISHED), ("s", SUBMISSION))
+    )
+    assert {detect_format(path) for path in (task, published, submission)} == {"wmt"}
+    assert list(read_documents(task)) == [Document("d1", ("One.", "Two."))]
+    with pytest.raises(CotextError, match="no target sentences"):
+        list(read_documents(task, side="target"))
+    [pair] = read_parallel(published, None)
+    assert (pair.source, pair.target) == (("One.", "Two."), ("Eins.", "Zwei."))
+    assert list(read_documents(submission, side="target")) == [Document("d1", ("E.", "Z."))]
+    [line] = read_wmt_lines(task)
+    assert (line.instruction, line.target_language, line.source) == (
+        "Be formal.",
+        "de_DE",
+        TASK["source_doc"],
+    )
+
+
+def test_native_lines_stay_native(tmp_path: Path) -> None:
+    native = lines_file(tmp_path / "n.jsonl", {"id": "a", "doc_id": "b", "source": ["x"]})
+    assert detect_format(native) == "jsonl"
+    assert (
+        detect_format(lines_file(tmp_path / "m.jsonl", {"doc_id": "b", "id": "a", "source": ["x"]}))
+        == "jsonl"
+    )
+
+
+def test_languages_are_read_one_pair_at_a_time(tmp_path: Path) -> None:
+    """Ids of both years name the languages, and so does the direction of synthetic references."""
+    path = lines_file(
+        tmp_path / "s.jsonl",
+        {"doc_id": "cs-de_DE_#_news_#_1", "hypothesis": "a"},
+        {"doc_id": "WMT26_###_news_###_eng_Latn_###_ukr_Cyrl_###_2", "hypothesis": "b"},
+        {"doc_id": "3", "direction": "eng_Latn---zho_Hant_TW", "hypothesis": "c"},
+        {"doc_id": "4", "src_lang": "en", "tgt_lang": "zh_CN", "hypothesis": "d"},
+        {"doc_id": "5", "src_lang": "ja", "tgt_lang": "zh_CN", "hypothesis": "e"},
+    )
+
+    def ids(wanted: str) -> list[str]:
+        return [document.id[-1] for document in read_documents(path, f"wmt:{wanted}")]
+
+    assert [ids(each) for each in ("de", "deu", "en-uk", "ukr_Cyrl", "zho_Hant_TW")] == [
+        ["1"], ["1"], ["2"], ["2"], ["3"],
+    ]  # fmt: skip
+    assert [ids(each) for each in ("en-zh_CN", "ja-zh", "jpn-zh_CN")] == [["4"], ["5"], ["5"]]
+    with pytest.raises(
+        CotextError, match=r"s.jsonl:2: a document of eng_Latn-ukr_Cyrl, after others of cs-de_DE"
+    ):
+        list(read_documents(path))
+    with pytest.raises(CotextError, match="'zh_CN' may be en-zh_CN, ja-zh_CN; name one"):
+        ids("zh_CN")
+    for none in ("fr", "fr-de", "de-fr"):
+        with pytest.raises(CotextError, match=f"no document is of '{none}'; there are cs-de_DE"):
+            ids(none)
+
+
+def test_codes_that_a_person_means() -> None:
+    assert fitting_codes("de", ["deu_Latn", "de_DE", "en"]) == ["de_DE"]
+    assert fitting_codes("de", ["deu_Latn", "en"]) == ["deu_Latn"]
+    assert fitting_codes("zh_TW", ["zh_CN", "zh_TW"]) == ["zh_TW"]
+    assert fitting_codes("", ["de"]) == []
+    assert [primary_language(code) for code in ("jpn_Jpan", "de-AT", "arz_Arab")] == ["ja", "de", "arz"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"doc_id": "a", "hypothesis": 3}, "the key 'hypothesis' must hold a text"),
+        ({"doc_id": "", "hypothesis": "a"}, "the key 'doc_id' must hold a text that is not empty"),
+        ({"doc_id": "a", "hypothesis": None}, "has none of the keys"),
+    ],
+)
+def test_what_is_no_line_is_told_with_its_number(tmp_path: Path, line: dict[str, object], said: str) -> None:
+    path = lines_file(tmp_path / "a.jsonl", SUBMISSION, line)
+    with pytest.raises(CotextError, match=rf"a\.jsonl:2: .*{said}"):
+        list(read_documents(path))
+
+
+def test_translated_paragraphs_become_a_submission(tmp_path: Path) -> None:
+    """As they left: HTML, JSON and text, and in the order of the task."""
+    task = lines_file(
+        tmp_path / "t.jsonl",
+        TASK,
+        {"doc_id": "d2", "collection_id": "set", "source_doc": JSON, "tgt_lang": "de_DE"},
+        {"doc_id": "d3", "source_doc": "Jedna.", "tgt_lang": "uk_UA"},
+    )
+    lines, out = tmp_path / "lines.de", tmp_path / "out.jsonl"
+    lines.write_text("Eins.\nZwei.\n\nA\nB\nC\n", encoding="utf-8")
+    options = ["--to", "wmt", "--like", task, "--out", out, "--target-language", "de"]
+    assert succeed("convert", lines, *options).out == f"{out}: 5 paragraphs in 2 documents\n"
+    first, second = map(json.loads, out.read_text(encoding="utf-8").splitlines())
+    assert first == {
+        "dataset_id": "wmt26",
+        "doc_id": "d1",
+        "tgt_lang": "de_DE",
+        "hypothesis": "Eins.\n\nZwei.",
+        "translation_granularity": "document-level",
+    }
+    assert second["dataset_id"] == "set"
+    assert json.loads(second["hypothesis"][8:-4]) == {"a": "A", "n": 3, "b": {"c": ["B", "C"]}}
+    shuffled = tmp_path / "shuffled.jsonl"
+    shuffled.write_text("".join(reversed(out.read_text(encoding="utf-8").splitlines(True))), encoding="utf-8")
+    again = tmp_path / "again.jsonl"
+    succeed("convert", shuffled, *options[:4], "--out", again, *options[6:])
+    assert again.read_bytes() == out.read_bytes()
+    lines.write_text("Eins.\n\nA\nB\nC\n", encoding="utf-8")
+    refused = cotext("convert", lines, *options)
+    assert (refused.code, "document 'd1': 1 paragraphs for 2 of the source" in refused.err) == (2, True)
+    assert again.read_bytes() == out.read_bytes()
+    lines.write_text("Eins.\nZwei.\n", encoding="utf-8")
+    refused = cotext("convert", lines, *options)
+    assert (refused.code, "lacks 1 of 2 documents, as 'd2'" in refused.err) == (2, True)
+
+
+def test_head_and_info(tmp_path: Path) -> None:
+    page = {**PUBLISHED, "doc_id": "d2", "src_text": "<p>A</p>", "refs": {"refA": {"ref": "<p>B</p>"}}}
+    path = lines_file(tmp_path / "t.jsonl", PUBLISHED, page)
+    shown = succeed("head", path, "--format", "wmt:en-de").out
+    assert shown.startswith("document d1, 2 sentences\n    1  One.\n       Eins.\n")
+    found = json.loads(succeed("info", path, "--json").out)
+    assert (found["kind"], found["documents"], found["languages"]) == ("wmt", 2, 2)
+    assert found["pairs"] == {
+        "en-de_DE": {
+            "documents": 2,
+            "paragraphs": 3,
+            "instructions": 2,
+            "references": 2,
+            "hypotheses": 0,
+            "kinds": {"text": 1, "html": 1},
+        }
+    }
+    assert "1 text, 1 html" in succeed("info", path).out
+    (tmp_path / "a.en").write_text("A.\nB.\n\nC.\n", encoding="utf-8")
+    assert "documents     2\n  sentences     3" in succeed("info", tmp_path / "a.en").out
