@@ -160,7 +160,7 @@ def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
     assert shown[0].split() == ["rank", "cluster", "s-BLEU", "d-BLEU", "chrF", "omitted", "added"]
     assert shown[3].split()[:3] == ["3", "2", "poor.de"]
     assert shown[-1].endswith("page.html")
-    evil = tmp_path / "<img src=x onerror=alert(1)>.de"
+    evil = tmp_path / "<img src=x onerror=alert(1)>$\\frac$.de"
     evil.write_bytes((board / "systems" / "poor.de").read_bytes())
     out = tmp_path / "page.html"
     succeed("leaderboard", evil, "--reference", board / "reference.de", "--out", out)
@@ -181,6 +181,22 @@ def test_one_document_has_no_tests(tmp_path: Path) -> None:
     assert found.systems[0].intervals_95 == (None, None, None)
     assert found.notes == ("2 systems, 1 documents: nothing can be tested",)
     assert [entry.name for entry in found.controls] == [SHUFFLED, REFERENCE]
+
+
+def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
+    """Of 15 pairs, three documents and a hundred samples can tell none apart."""
+    text = "a b c d\n\ne f g h\n\ni j k l\n"
+    paths = [tmp_path / f"{number}.de" for number in range(6)]
+    for number, path in enumerate(paths):
+        path.write_text(text.replace("b", f"b{number}"))
+    found = make_leaderboard(
+        LeaderboardRequest(systems=tuple(paths), references=(paths[0],), protocols=("chrf",), samples=100)
+    )
+    assert {place.ranks for place in found.places} == {"1-6"}
+    assert found.notes == (
+        "3 documents are too few for any significant difference of 15",
+        "100 samples are too few for 15 tests; leave --samples out, or take more",
+    )
 
 
 def test_lengths_are_those_of_the_documents_alone(board: Path) -> None:

@@ -94,5 +94,6 @@ def leaderboard(
 
             found = make_leaderboard(request, on_comet)
         with replacing(out) as temporary:
-            temporary.write_text(render_leaderboard(found), encoding="utf-8")
+            # Names of files may hold what is no text.
+            temporary.write_text(render_leaderboard(found), encoding="utf-8", errors="backslashreplace")
     typer.echo(as_json(found.as_dict()) if json else f"{found.render()}\n\n{out}")

@@ -13,6 +13,7 @@ few operations on a row for each reference token (10,000 tokens on both sides: a
 bounded by recomputing blocks of segments from the row in which they begin.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -64,7 +65,8 @@ def align_by_error(
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:
         return ErrorAlignment((0,), 0)
-    size = max(1, _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
+    # A block keeps a row for each of its segments, and each block the row in which it begins.
+    size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
     begins = [table.first()]
     for block in blocks[:-1]:

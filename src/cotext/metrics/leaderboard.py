@@ -184,7 +184,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         controls=tuple(map(entry, made)),
         test=test,
         lengths=tuple(lengths_of([measured[name][ranking] for name in order], references[0])),
-        notes=tuple(_notes(reports, test, len(references[0]))),
+        notes=tuple(_notes(reports, test, len(references[0]), resampling.samples)),
     )
 
 
@@ -259,7 +259,7 @@ def _intervals(
 ) -> dict[str, tuple[tuple[float, float] | None, ...]]:
     """Of every score of every system; None where there is one document alone."""
     drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
-    columns = []
+    columns: list[list[tuple[float, float] | None]] = []
     for index in range(len(next(iter(measured.values())))):
         statistics = [each[index].statistics for each in measured.values()]
         if len(statistics[0].by("document")[0]) < 2:
@@ -294,11 +294,15 @@ def lengths_of(
     return buckets
 
 
-def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, documents: int) -> list[str]:
+def _notes(
+    reports: Mapping[str, AlignmentReport], test: PairedTest | None, documents: int, samples: int
+) -> list[str]:
     notes = [f"{name}: {note}" for name, report in reports.items() for note in report.notes]
     if test is None:
         return [*notes, f"{len(reports)} systems, {documents} documents: nothing can be tested"]
     pairs = len(test.comparisons)
     if least_p(test.units) * pairs >= SIGNIFICANT:
         notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")
+    if pairs / (samples + 1) >= SIGNIFICANT:
+        notes.append(f"{samples} samples are too few for {pairs} tests; leave --samples out, or take more")
     return notes

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.languages import primary_language
 from cotext.metrics.bleu import PROTOCOLS, build_metric
@@ -47,6 +48,7 @@ class Cutter:
 
     def __init__(self, target_language: str | None = None) -> None:
         metric = build_metric(PROTOCOLS["s-bleu"], target_language)
+        assert isinstance(metric, BLEU)
         self.name = str(metric.tokenizer.signature())
         self._tokenize = metric.tokenizer
         self._divided = cache(self._divide)

@@ -36,6 +36,7 @@ MARKS: Final = (
     ("^", "solid", "triangle"),
     ("D", (0, (5, 2, 1, 2)), "diamond"),
 )
+_NAME: Final = 40  # characters of a system beside a plot
 
 
 def training_curves(systems: Sequence[SystemFigures]) -> str:
@@ -154,7 +155,8 @@ def score_intervals(
                 axes.text(value, len(systems) - 0.4, f" {name} ", color=_INK, va="center", size=8.5)
         axes.grid(False)
         axes.grid(True, axis="x")
-        axes.set_yticks(range(len(systems)), [name for name, _, _ in systems])
+        names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]
+        axes.set_yticks(range(len(systems)), names, parse_math=False)
         axes.set_ylim(len(systems) - 0.1, -0.6)
         axes.set_xlabel(title)
         return _svg(figure, "ranking", description)
