@@ -106,6 +106,12 @@ def test_tasks_references_and_submissions_are_documents(tmp_path: Path) -> None:
     )
 
 
+def test_other_keys_may_come_first_and_a_line_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    assert detect_format(lines_file(tmp_path / "a.jsonl", {"domain": "news", **TASK})) == "wmt"
+    long = {**SUBMISSION, "hypothesis": "word " * 100_000}
+    assert detect_format(lines_file(tmp_path / "b.jsonl", long)) == "wmt"
+
+
 def test_native_lines_stay_native(tmp_path: Path) -> None:
     native = lines_file(tmp_path / "n.jsonl", {"id": "a", "doc_id": "b", "source": ["x"]})
     assert detect_format(native) == "jsonl"
@@ -199,7 +205,7 @@ def test_translated_paragraphs_become_a_submission(tmp_path: Path) -> None:
     assert again.read_bytes() == out.read_bytes()
     lines.write_text("Eins.\nZwei.\n", encoding="utf-8")
     refused = cotext("convert", lines, *options)
-    assert (refused.code, "lacks 1 of 2 documents, as 'd2'" in refused.err) == (2, True)
+    assert (refused.code, "1 documents for 2 lines of" in refused.err) == (2, True)
 
 
 def test_head_and_info(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_nothing_is_wrong_with_a_good_submission(checked: Callable[..., Check]) 
         ("page", re.sub("(</?)p>", r"\1div>", GOOD["page"]), {"error paragraphs", "warning tags"}),
         ("page", GOOD["page"].replace("</p>\n<p>", " "), {"error paragraphs"}),
         ("page", GOOD["page"].replace("</p>", "", 1), {"error html"}),
+        ("page", f"<p>{GERMAN}<p>{GERMAN}<br>Zwei.</p></p>", {"error html"}),
         ("page", GOOD["page"].replace("<br>", ""), {"warning tags"}),
         ("page", GOOD["page"].replace(f"<p>{GERMAN}</p>", "<p></p>"), {"error empty paragraph"}),
         ("page", f"```html\n{GOOD['page']}\n```", {"error leftover"}),

@@ -93,10 +93,10 @@ def convert_to_submission(
     tally = Tally()
     documents: Iterable[Document] = read_documents(source, format, side="target")
     if not find_format(format or detect_format(source)).carries_ids:
-        lines = read_wmt_lines(like, wanted)
-        found = list(documents)
-        ids = [line.doc_id for line in lines][: len(found)]
-        documents = [Document(name, each.sentences) for name, each in zip(ids, found, strict=True)]
+        found, lines = list(documents), list(read_wmt_lines(like, wanted))
+        if len(found) != len(lines):
+            raise CotextError(f"{source}: {len(found)} documents for {len(lines)} lines of {like}")
+        documents = [Document(line.doc_id, own.sentences) for line, own in zip(lines, found, strict=True)]
     with atomic_sinks([out]) as [sink]:
         for line in joined(source, tally.count(documents), like, wanted):
             sink.write(line)

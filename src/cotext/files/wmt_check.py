@@ -18,6 +18,7 @@ from cotext.data.formats.wmt import WmtLine, all_wmt_lines, wmt_line
 from cotext.data.languages import fitting_codes
 from cotext.files.wmt_texts import Fault, Severity, faults_of, organisers_counts
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import checksum
 from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -74,6 +75,12 @@ class Check:
         """The findings for which a submission should not go out."""
         return sum(finding.severity == "error" for finding in self.findings)
 
+    @property
+    def signature(self) -> str:
+        """What was checked, by the content of the files, and by which version."""
+        digests = (checksum(path)[:12] for path in (self.submission, self.source))
+        return "check:wmt|submission:{}|source:{}|version:cotext-{}".format(*digests, __version__)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
         return {
@@ -82,6 +89,7 @@ class Check:
             "cotext": __version__,
             "submission": str(self.submission),
             "source": str(self.source),
+            "signature": self.signature,
             "errors": self.errors,
             "warnings": len(self.findings) - self.errors,
             "documents": dict(self.documents),
@@ -111,7 +119,7 @@ class Check:
                 lines.append(f"  {': '.join([', '.join(filter(None, places)), each.message]).strip(': ')}")
             blocks.append("\n".join([*lines, *(["  ..."] if found[SHOWN:] else [])]))
         warnings = len(self.findings) - self.errors
-        blocks.append(f"{self.submission}: {self.errors} errors, {warnings} warnings")
+        blocks.append(f"{self.signature}\n{self.submission}: {self.errors} errors, {warnings} warnings")
         return "\n\n".join(blocks)
 
 

@@ -1,4 +1,4 @@
-"""Corpus files of eleven formats, read and written a document at a time; .xz and .gz are transparent."""
+"""Corpus files of twelve formats, read and written a document at a time; .xz and .gz are transparent."""
 
 from cotext.data.formats.corpus import (
     located_documents,

@@ -62,10 +62,14 @@ class WmtLine:
 
 
 def begins_wmt(line: str) -> bool:
-    """Whether the (perhaps cut) first line of a file is one of the task or of a submission."""
-    if _BEGINNING.match(line) is None:
+    """Whether the first line of a file is one of the task or of a submission; it may be cut."""
+    try:
+        value = parse_json(line, "", numbers=False)
+    except CotextError:
+        return bool(_BEGINNING.match(line)) and any(re.search(rf'"{key}"\s*:\s*"', line) for key in _TEXTS)
+    if not isinstance(value, dict) or not isinstance(value.get(ID), str):
         return False
-    return any(re.search(rf'"{key}"\s*:\s*["n]', line) for key in _TEXTS)
+    return "sentences" not in value and any(isinstance(value.get(key, 0), str | None) for key in _TEXTS)
 
 
 def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
