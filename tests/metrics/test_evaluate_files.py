@@ -9,9 +9,10 @@ from command_line import World, cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
+from cotext.metrics.aligned_files import name_systems
 from cotext.metrics.bleu import evaluate
 from cotext.metrics.decisions import Decisions, compare_decisions, read_decisions
-from cotext.metrics.evaluate_files import evaluate_files, name_systems
+from cotext.metrics.evaluate_files import evaluate_files
 from cotext.metrics.significance import Resampling, mcnemar
 from cotext.runtime.errors import CotextError
 

@@ -156,8 +156,8 @@ def profile(
     json: Json = False,
 ) -> None:
     """Translation quality by position in the document and by document length."""
+    from cotext.metrics.aligned_files import name_systems, read_aligned
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
-    from cotext.metrics.evaluate_files import name_systems, read_aligned
     from cotext.metrics.profile import TITLES, by_length, by_position, render_profile
 
     with output(out, [*hypothesis, reference]):

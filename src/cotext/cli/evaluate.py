@@ -54,6 +54,18 @@ def evaluate(
             "equally many.",
         ),
     ] = False,
+    realign: Annotated[
+        bool,
+        typer.Option(
+            "--realign",
+            help="Cut documents of other numbers of sentences than the reference anew, by least edits; "
+            "report omissions and additions.",
+        ),
+    ] = False,
+    realign_all: Annotated[
+        bool,
+        typer.Option("--realign-all", help="As --realign, also documents of as many sentences."),
+    ] = False,
     abbreviations: Abbreviations = None,
     splitter: SplitBy = None,
     words: Annotated[
@@ -136,6 +148,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
+    realign = realign or realign_all
     drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
@@ -145,7 +158,7 @@ def evaluate(
         raise CotextError(f"{alone[0]} needs --comet MODEL")
     if comet_stride is not None and comet_slide is None:
         raise CotextError("--comet-stride needs --comet-slide SENTENCES")
-    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, pearmut]
+    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, pearmut, realign]
     if decisions:
         if hypothesis or any(of_texts) or ctxpro or muda or given:
             raise CotextError(
@@ -187,7 +200,7 @@ def evaluate(
     ):
         campaign = None
         if pearmut is not None and source is not None and sampling is not None:
-            from cotext.metrics.evaluate_files import name_systems
+            from cotext.metrics.aligned_files import name_systems
             from cotext.reports.pearmut import campaign_of_files, told
 
             systems = name_systems(hypothesis)
@@ -221,6 +234,7 @@ def evaluate(
             on_comet=on_comet,
             resampling=resampling,
             baseline=baseline,
+            realign=("all" if realign_all else "unequal") if realign else None,
         )
         if campaign is not None and pearmut is not None:
             write_figures(pearmut, campaign)
@@ -281,8 +295,8 @@ def _evaluate_suite(
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
+    from cotext.metrics.aligned_files import name_systems
     from cotext.metrics.decisions import compare_decisions, read_decisions
-    from cotext.metrics.evaluate_files import name_systems
     from cotext.runtime.tables import render_p, render_rows
 
     systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}

@@ -330,18 +330,24 @@ def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
     ]
 
 
-def check_correspondence(hypothesis: Sequence[Document], references: Sequence[Document]) -> None:
-    """Raise CotextError unless both have the same documents in the same order, sentence for sentence."""
+def check_correspondence(
+    hypothesis: Sequence[Document], references: Sequence[Document], *, same_sentences: bool = True
+) -> None:
+    """Raise CotextError unless both have the same documents in the same order, sentence for sentence.
+
+    Unless `same_sentences`, documents may have other numbers of sentences.
+    """
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if ours.id != theirs.id:
             raise CotextError(
                 f"document number {position} is {ours.id!r} in the hypothesis but {theirs.id!r} in the "
                 "reference; give both the same documents in the same order"
             )
-        if len(ours.sentences) != len(theirs.sentences):
+        if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
                 f"document {ours.id!r}: {len(ours.sentences)} hypothesis sentences, {len(theirs.sentences)} "
-                "reference sentences; a sentence without translation must stand as an empty line"
+                "reference sentences; a sentence without translation must stand as an empty line (or "
+                "`evaluate --realign` cuts the hypothesis anew)"
             )
     if len(hypothesis) != len(references):
         longer, name = (

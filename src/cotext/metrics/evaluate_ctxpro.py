@@ -9,8 +9,9 @@ from cotext.data.ctxpro import GenerativeSuite, read_ctxpro
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.streams import numbered_lines
 from cotext.data.languages import language_code
+from cotext.metrics.aligned_files import name_systems
 from cotext.metrics.ctxpro import AS_PUBLISHED, FormsFound, LastSentence, forms_found, render_forms_found
-from cotext.metrics.evaluate_files import Evaluation, name_systems, paired_tests
+from cotext.metrics.evaluate_files import Evaluation, paired_tests
 from cotext.metrics.significance import Resampling, compared_pairs
 from cotext.runtime.errors import CotextError
 

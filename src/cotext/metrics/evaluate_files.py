@@ -5,19 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cotext.data.documents import Document
-from cotext.data.formats import read_documents
-from cotext.data.formats.detection import format_in
-from cotext.data.formats.records import Side
-from cotext.data.formats.table import Format, find_format
-from cotext.data.formats.wmt import in_order
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
+from cotext.metrics.aligned_files import name_systems, read_aligned
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
     Measurement,
     Score,
-    check_correspondence,
     find_protocol,
     measure,
     render_scores,
@@ -28,6 +22,7 @@ from cotext.metrics.entities import EntityTypes, measure_entities, read_entities
 from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.metrics.length_buckets import by_length
 from cotext.metrics.paragraphs import Texts, split_paragraphs
+from cotext.metrics.realign import AlignmentReport, AlignmentReports, Realigned, realign_systems, signed
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 from cotext.metrics.tokenised import measure_words
 from cotext.runtime.errors import CotextError
@@ -155,6 +150,7 @@ def evaluate_files(
     on_comet: Progress | None = None,
     resampling: Resampling | None = None,
     baseline: str | None = None,
+    realign: Realigned | None = None,
 ) -> Evaluation:
     """Score files of translations against reference files, and compare them if `resampling` says how.
 
@@ -162,7 +158,8 @@ def evaluate_files(
     folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
     tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
     sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `discourse` is a file of marks in the (first) reference, see `read_marks`,
+    of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at those of the
+    references. `discourse` is a file of marks in the (first) reference, see `read_marks`,
     `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
     is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
     `name_systems`) that all others are compared with, else all pairs are.
@@ -172,13 +169,13 @@ def evaluate_files(
     """
     if comet is not None and source is None:
         raise CotextError("COMET reads the source too; give it by --source")
-    if discourse is not None and paragraphs is not None:
-        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+    if paragraphs is not None:
+        _check_paragraphs(discourse, realign)
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
-    units = whole = Texts(*read_aligned(named, references, source, format, target_language))
-    beside, by = dict[str, Beside](), ""
+    whole, alignment = _read(named, references, source, format, target_language, realign)
+    units, beside, by = whole, dict[str, Beside](), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -192,6 +189,11 @@ def evaluate_files(
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
         beside |= by_length(more, comet, units.source)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
+    for name, report in alignment.items():
+        measured[name] = [signed(each, report.signature) for each in measured[name]]
+    if alignment:
+        every = [each.score.signature for found in measured.values() for each in found]
+        beside["realign"] = AlignmentReports(alignment, all("|unit:document|" in each for each in every))
     return Evaluation(
         hypotheses=named,
         references=tuple(references),
@@ -211,6 +213,31 @@ def _checked(
     if resampling is not None:
         compared_pairs(list(named), baseline)
     return named
+
+
+def _check_paragraphs(discourse: Path | None, realign: Realigned | None) -> None:
+    """What lines that hold several sentences cannot be measured with."""
+    if discourse is not None:
+        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+    if realign is not None:
+        raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
+
+
+def _read(
+    named: Mapping[str, Path],
+    references: Sequence[Path],
+    source: Path | None,
+    format: str | None,
+    target_language: str | None,
+    realign: Realigned | None,
+) -> tuple[Texts, dict[str, AlignmentReport]]:
+    """The texts, and by system how they were realigned, if that is asked for."""
+    read = read_aligned(named, references, source, format, target_language, same_sentences=realign is None)
+    texts = Texts(*read)
+    if realign is None:
+        return texts, {}
+    systems, reports = realign_systems(texts.systems, texts.references, target_language, realign)
+    return replace(texts, systems=systems), reports
 
 
 def _with(
@@ -279,19 +306,6 @@ def _split_by(measurement: Measurement, by: str) -> Measurement:
     return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
 
 
-def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by the names of their files, or by their paths where two files have the same name.
-
-    Raises CotextError where a file is given twice.
-    """
-    plain = [path.name for path in paths]
-    names = [path.name if plain.count(path.name) == 1 else str(path) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            raise CotextError(f"{name}: is given twice; a system compared with itself tells nothing")
-    return dict(zip(names, paths, strict=True))
-
-
 def paired_tests(
     measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
 ) -> dict[str, PairedTest]:
@@ -303,73 +317,3 @@ def paired_tests(
         )
         for index, each in enumerate(first)
     }
-
-
-def read_aligned(
-    hypotheses: Mapping[str, Path],
-    references: Sequence[Path],
-    source: Path | None,
-    format: str | None,
-    target_language: str | None = None,
-) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
-    """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
-
-    References are asked first, then the source, so that an error names the hypothesis that differs. Files of
-    WMT, of which those of `target_language` are read, come in the order of that file.
-    """
-    paths = [*hypotheses.values(), *references]
-    read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
-    original = source and (source, *_read_side(source, format, "source", target_language))
-    fitting: list[Document] = []
-    count = len(hypotheses)
-    every = [*read[count:], *([original] if original else []), *read[:count]]
-    like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
-    same = [_as_others(*each, like) for each in read]
-    for path, hypothesis in zip(paths[:count], same[:count], strict=True):
-        for reference, documents in zip(references, same[count:], strict=True):
-            try:
-                check_correspondence(hypothesis, documents)
-            except CotextError as error:
-                raise CotextError(f"{path} and {reference}: {error}") from None
-        if original:
-            fitting = _as_others(*original, like)
-            _require_fit(original[0], fitting, hypothesis)
-    return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
-
-
-def _read_side(
-    path: Path, format: str | None, side: Side, language: str | None
-) -> tuple[list[Document], Format]:
-    """The documents of a file, and its format."""
-    name = format_in(path, format, language)
-    return list(read_documents(path, name, side=side)), find_format(name)
-
-
-def _as_others(
-    path: Path, documents: list[Document], format: Format, like: Sequence[Document]
-) -> list[Document]:
-    """The documents as others stand: under their ids, where they have none; of WMT, in their order."""
-    if not format.carries_ids:
-        return _renamed(documents, like)
-    if format.name == "wmt" and documents is not like:
-        return in_order(path, documents, [document.id for document in like])
-    return documents
-
-
-def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
-    """The documents under the ids of others, by their order."""
-    ids = [document.id for document in like]
-    return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
-
-
-def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
-    if len(documents) != len(hypothesis):
-        raise CotextError(
-            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
-        )
-    for ours, theirs in zip(documents, hypothesis, strict=True):
-        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
-            raise CotextError(
-                f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
-                f"is document {theirs.id!r} with {len(theirs)}"
-            )

@@ -24,8 +24,9 @@ import numpy as np
 
 from cotext.data.formats.streams import read_whole
 from cotext.data.suite_fields import kind_of
+from cotext.metrics.aligned_files import name_systems
 from cotext.metrics.bleu import Measurement, Score
-from cotext.metrics.evaluate_files import Evaluation, name_systems, paired_tests
+from cotext.metrics.evaluate_files import Evaluation, paired_tests
 from cotext.metrics.significance import Resampling, compared_pairs
 from cotext.metrics.sufficient_statistics import Floats, Statistics
 from cotext.runtime.errors import CotextError, shown

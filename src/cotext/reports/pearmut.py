@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.languages import Languages
-from cotext.metrics.evaluate_files import read_aligned
+from cotext.metrics.aligned_files import read_aligned
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.version import __version__
 

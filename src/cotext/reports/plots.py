@@ -36,6 +36,7 @@ MARKS: Final = (
     ("^", "solid", "triangle"),
     ("D", (0, (5, 2, 1, 2)), "diamond"),
 )
+_NAME: Final = 40  # characters of a system beside a plot
 
 
 def training_curves(systems: Sequence[SystemFigures]) -> str:
@@ -108,14 +109,15 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
 
 
-def quality_by(
-    what: str, buckets: Sequence[Bucket], systems: Sequence[SystemFigures], description: str
-) -> str:
-    """The first score of every bucket of a test set, one line a system; `what` names the buckets."""
+def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: str) -> str:
+    """The first score of every bucket of a test set, a line for each of the first so many systems.
+
+    `what` names the buckets.
+    """
     with _style():
         figure = Figure(figsize=(4.4, 2.8), layout="constrained")
         axes = figure.add_subplot()
-        for number in range(len(systems)):
+        for number in range(systems):
             marker, line, _ = MARKS[number % len(MARKS)]
             axes.plot(
                 range(len(buckets)),
@@ -130,6 +132,34 @@ def quality_by(
         axes.set_xlabel(what)
         axes.set_ylabel(buckets[0].scores[0][0].title)
         return _svg(figure, f"quality-{what}", description)
+
+
+def score_intervals(
+    title: str,
+    systems: Sequence[tuple[str, float, tuple[float, float] | None]],
+    marks: Sequence[tuple[str, float]],
+    description: str,
+) -> str:
+    """A score of systems with its intervals, the first on top; a dashed line at each mark between them."""
+    with _style():
+        figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, (_, value, interval) in enumerate(systems):
+            if interval is not None:
+                axes.plot(interval, (row, row), color=_SYSTEMS[2], linewidth=1.8)
+            axes.plot([value], [row], color=_SYSTEMS[2], marker="o", markersize=5)
+        low, high = axes.get_xlim()
+        for name, value in marks:
+            if low < value < high:
+                axes.axvline(value, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
+                axes.text(value, len(systems) - 0.4, f" {name} ", color=_INK, va="center", size=8.5)
+        axes.grid(False)
+        axes.grid(True, axis="x")
+        names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]
+        axes.set_yticks(range(len(systems)), names, parse_math=False)
+        axes.set_ylim(len(systems) - 0.1, -0.6)
+        axes.set_xlabel(title)
+        return _svg(figure, "ranking", description)
 
 
 def attention_shares(

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun
 from cotext.analysis.runs.system import MeasuredSystem, runs_of
+from cotext.metrics.aligned_files import read_aligned
 from cotext.metrics.bleu import Measurement, Score, measure
-from cotext.metrics.evaluate_files import read_aligned
 from cotext.metrics.flips import SIGNIFICANT
 from cotext.metrics.profile import Bucket, by_length, by_position
 from cotext.metrics.seeds import Difference, ScoreTest, Spread, compare_scores, mean_score

@@ -154,7 +154,7 @@ def _profiles(found: RunComparison) -> str:
         )
         description = escape(f"{buckets[0].scores[0][0].title} by {what}. {words}.")
         figures.append(
-            f"<figure>{quality_by(what, buckets, found.systems, description)}"
+            f"<figure>{quality_by(what, buckets, len(found.systems), description)}"
             f"<figcaption>{_counts(buckets)}</figcaption></figure>"
         )
     return f'{legend(found.systems)}\n<div class="pair">{"".join(figures)}</div>'
