@@ -295,9 +295,8 @@ def _advance(
     if nbest is not None and reserve is not None:
         also = rules.ends(frontier.progress, reserve.origin, reserve.token)
         nbest.note(frontier.entry, reserve.where(also), frontier.tokens, written)
-        going, goes_on = nbest.fill(
-            frontier.entry, going, goes_on, reserve.where(~also), frontier.largest_divisor
-        )
+        others = found.where(~ends), reserve.where(~also)
+        going, goes_on = nbest.fill(frontier.entry, going, goes_on, others, frontier.largest_divisor)
     if beam > 1:
         frontier.progress.reorder(going.origin)
         for history in (frontier.tokens, frontier.token_log_probability):

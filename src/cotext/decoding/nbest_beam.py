@@ -52,8 +52,8 @@ class Candidates(NamedTuple):
 class NBestBeam:
     """The reserve of every entry, and what has ended for every request so far.
 
-    `wanted`: how many hypotheses of each request, 0 where no list is made; `start` [B, W]: log-probabilities
-    of the beams before the first step. Without a reserve, lists hold what ends in the search for the best.
+    `wanted`: how many hypotheses of each request, 0 where no list is made; `start`: log-probabilities of the
+    beams before the first step, [B, W]. Without a reserve, lists hold what ends in the search for the best.
     """
 
     def __init__(
@@ -61,20 +61,18 @@ class NBestBeam:
     ) -> None:
         self._wanted, self._length_penalty, self._has_reserve = wanted, length_penalty, has_reserve
         self._found: list[dict[tuple[int, ...], Alternative]] = [{} for _ in wanted]
-        # All hypotheses of the beam, those of the reserve too.
-        self._total = start
+        self._total = torch.full_like(start, -torch.inf)  # of the hypotheses in the reserve
         # What a hypothesis has to beat to get into the list of its request.
         limits = [-torch.inf if number else torch.inf for number in wanted]
         self._bar = torch.tensor(limits, dtype=start.dtype, device=start.device)
 
     def candidates(self, own: Tensor, token: Tensor) -> Candidates | None:
-        """The most probable continuations of all hypotheses, by the best tokens of each, [R, K] both."""
+        """The most probable continuations of the reserve, by the best tokens of all rows, [R, K] both."""
         if not self._has_reserve:
             return None
         entries, beam = self._total.shape
         of_all = (own + self._total.view(-1, 1)).view(entries, -1)
-        # Of each hypothesis one at most ends, and those of the beam are among them.
-        total, at = of_all.topk(min(3 * beam, of_all.size(1)), dim=1)
+        total, at = of_all.topk(min(2 * beam, of_all.size(1)), dim=1)
         flat = (x.view(entries, -1).gather(1, at) for x in (token, own))
         return Candidates(total, at // own.size(1), *flat)
 
@@ -105,24 +103,27 @@ class NBestBeam:
         entry: Tensor,
         first: Candidates,
         hopeful: Tensor,
-        reserve: Candidates,
+        others: Sequence[Candidates],
         divisor: Tensor,
     ) -> tuple[Candidates, Tensor]:
-        """Put the best of the reserve, [B, C], into the places of the beam that are not `hopeful`, [B, W].
+        """Put the best of `others`, [B, C] each, into the places of the beam that are not `hopeful`, [B, W].
 
-        `first` [B, W] goes on as far as it is hopeful. Returns what goes on, and where anything does.
+        `first` [B, W] goes on as far as it is hopeful; it may be among the others, too. `divisor` [B] is that
+        of the score of the longest hypothesis. Returns what goes on, and where anything does.
         """
-        number = first.token * hopeful.size(1) + first.origin
-        taken = number.masked_fill(~hopeful, -1)
-        is_taken = (reserve.token * hopeful.size(1) + reserve.origin)[:, :, None] == taken[:, None, :]
-        may_enter = reserve.total / divisor[:, None] > self._bar[entry][:, None]
-        total = reserve.total.masked_fill(is_taken.any(dim=2) | ~may_enter, -torch.inf)
-        order = (total == -torch.inf).byte().argsort(dim=1, stable=True)
+        pool = Candidates(*(torch.cat(each, dim=1) for each in zip(*others, strict=True)))
+        beam = hopeful.size(1)
+        taken = (first.token * beam + first.origin).masked_fill(~hopeful, -1)
+        is_taken = ((pool.token * beam + pool.origin)[:, :, None] == taken[:, None, :]).any(dim=2)
+        may_enter = pool.total / divisor[:, None] > self._bar[entry][:, None]
+        total, order = pool.total.masked_fill(is_taken | ~may_enter, -torch.inf).sort(
+            dim=1, descending=True, stable=True
+        )
         rank = ((~hopeful).cumsum(dim=1) - 1).clamp(min=0)  # of a place among those that are empty
-        filling = reserve._replace(total=total).chosen(order.gather(1, rank))
+        filling = pool.chosen(order.gather(1, rank))._replace(total=total.gather(1, rank))
+        self._total = filling.total.masked_fill(hopeful, -torch.inf)
         merged = Candidates(*(torch.where(hopeful, a, b) for a, b in zip(first, filling, strict=True)))
-        self._total = merged.total.masked_fill(~hopeful & (filling.total == -torch.inf), -torch.inf)
-        return merged, self._total > -torch.inf
+        return merged, hopeful | (self._total > -torch.inf)
 
     def select(self, entries: Tensor) -> "NBestBeam":
         """Keep the given entries, in the given order."""
