@@ -21,6 +21,7 @@ from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
 from cotext.cli.join import join, write_scores
 from cotext.cli.look import convert, head, info, systems
+from cotext.cli.mbr import mbr
 from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
@@ -165,6 +166,7 @@ app.command()(join)
 
 app.command()(evaluate)
 app.command()(compare)
+app.command()(mbr)
 
 
 app.command()(probe)
