@@ -121,11 +121,12 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
         elif sentences and document == name and (sentence, rank) == (len(sentences), len(sentences[-1]) + 1):
             sentences[-1].append(candidate)
         else:
-            expected = f"after rank {len(sentences[-1])} of sentence {len(sentences)} of {shown(name)}"
+            before = "at the beginning"
+            if sentences:
+                before = f"after rank {len(sentences[-1])} of sentence {len(sentences)} of {shown(name)}"
             raise CotextError(
-                f"{where}: rank {rank} of sentence {sentence} of document {shown(document)}, "
-                f"{expected if sentences else 'at the beginning'}; lines are in the order of documents, "
-                "sentences and ranks, and none is left out"
+                f"{where}: rank {rank} of sentence {sentence} of document {shown(document)}, {before}; lines "
+                "are in the order of documents, sentences and ranks, and none is left out"
             )
     if not sentences:
         raise CotextError(f"{path}: holds no translations; write the lists again")
