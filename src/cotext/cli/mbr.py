@@ -29,12 +29,13 @@ def mbr(
     probabilities: Annotated[
         str,
         typer.Option(
-            help="How much the translations of a list count: uniform, or scores, those of the search."
+            help="How much the translations of a list count: scores (as probable as the system finds them) "
+            "or uniform."
         ),
-    ] = "uniform",
+    ] = "scores",
     temperature: Annotated[
         float | None,
-        typer.Option(help="With --probabilities scores: log-probabilities are divided by it; default: 1."),
+        typer.Option(help="By which log-probabilities are divided before they weigh; default: 1."),
     ] = None,
     candidates: Annotated[
         int | None, typer.Option(min=1, help="Of every list, so many at most; default: all.")
@@ -64,7 +65,7 @@ def mbr(
 ) -> None:
     """Choose translations by minimum Bayes risk, from n-best lists or from the outputs of several systems."""
     if temperature is not None and probabilities != "scores":
-        raise CotextError("--temperature needs --probabilities scores")
+        raise CotextError("--temperature is for --probabilities scores; leave it out")
     if (samples is not None or seed is not None) and level != "document":
         raise CotextError("--samples and --seed need --level document")
     if comet_python is not None and comet is None:

@@ -45,7 +45,7 @@ class MbrSettings:
 
     utility: str = "chrf"
     level: Level = "sentence"
-    probabilities: Weighting = "uniform"
+    probabilities: Weighting = "scores"
     temperature: float = 1.0
     candidates: int | None = None
     samples: int = 64
@@ -238,7 +238,7 @@ def _by_comet(
             pairs[2].append(Document(name, texts * size))
     source, hypotheses, references = pairs
     [measured] = measure_comet(comet, {"": hypotheses}, source, [references], progress)[""]
-    scores = measured.statistics.counts[:, 0]
+    scores = measured.statistics.scorer(measured.statistics.counts)
     edges = accumulate((len(each) for each in source), initial=0)
     utilities = iter([_square(scores[start:stop]) for start, stop in pairwise(edges)])
     return [decide_sentences(own, [next(utilities) for _ in own]) for own in pools], measured.score.signature
