@@ -81,7 +81,7 @@ def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     assert report.inputs == ("", "model:x|nbest:3")
     assert report.translations == 2.0
     other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
-    with pytest.raises(CotextError, match="document number 1 is 'd0' in .*other.* and 'd1' in"):
+    with pytest.raises(CotextError, match=r"document number 1 is 'd0' in .*other.* and 'd1' in"):
         choose_translations([lists, other], MbrSettings())
 
 
