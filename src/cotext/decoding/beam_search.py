@@ -125,9 +125,8 @@ def search(
     became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
     Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
-    rows = source.tokens.size(0)
-    if not requests or len(requests) != rows:
-        raise CotextError(f"{len(requests)} requests for {rows} source rows; give one per row")
+    if not requests or len(requests) != len(source.tokens):
+        raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
     check_requests(requests, symbols, options.align)
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
         options = replace(options, beam=lexical.width)
@@ -144,16 +143,14 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
-        found: dict[int, Hypothesis] = {}
-        steps = Steps()
+        found, steps = dict[int, Hypothesis](), Steps()
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
             next_RU = output.log_probabilities(hidden_RD)
             rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
-            origin, tokens_R1, goes_on = _advance(
-                *(frontier, next_RU, written, rules, options, output, lexical, nbest)
-            )
+            beams = frontier, next_RU, written, rules, options, output, lexical, nbest
+            origin, tokens_R1, goes_on = _advance(*beams)
             if origin is not None:
                 state.reorder(origin)
             if not bool(goes_on.all()):
@@ -305,11 +302,10 @@ def _advance(
     frontier.tokens[:, :, written] = going.token
     frontier.token_log_probability[:, :, written] = going.own
     following = rules.follow(frontier.progress, going.token, written)
-    on = goes_on.any(dim=1)
     if beam == 1:
-        return None, following, on
+        return None, following, goes_on.any(dim=1)
     row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
-    return row.flatten(), following, on
+    return row.flatten(), following, goes_on.any(dim=1)
 
 
 def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
