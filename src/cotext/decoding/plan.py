@@ -188,7 +188,8 @@ class DecodingPlan:
         """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
         if self.kind.path is not None:
             return log_probability
-        return log_probability / float(max(labels, 1)) ** self.decode.length_penalty
+        divisor: float = max(labels, 1) ** self.decode.length_penalty
+        return log_probability / divisor
 
     def check_passes(self) -> None:
         """Refuse passes and schedules that do not go together; scoring needs no first pass.
