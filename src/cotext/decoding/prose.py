@@ -101,6 +101,7 @@ class Prose:
             document=Document(document.id, joined),
             log_probabilities=tuple(log_probabilities),
             tokens=tuple(tokens),
+            lists=(),  # of sentences, not of lines
             **of_lines,
         )
 
