@@ -119,7 +119,7 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     translation = Translation(
         Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,), tokens=(1, 2, 3, 4, 5)
     )
-    kept = {"document", "log_probabilities", "pieces", "tokens"}
+    kept = {"document", "log_probabilities", "pieces", "tokens", "lists"}
     assert {f.name for f in fields(translation)} == kept | set(OF_SENTENCES)
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))

@@ -27,8 +27,12 @@ from cotext.data.tokenizer import (
     TokenizerSettings,
     train_tokenizer,
 )
+from cotext.decoding import plan as plan_module
+from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.engine import CTranslate2Engine
+from cotext.decoding.engine_search import search_engine
+from cotext.decoding.nbest_beam import Alternative
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.signature import scoring_entries
 from cotext.decoding.translate_file import translate_file
@@ -614,3 +618,53 @@ def test_speed_times_an_engine_beside_a_run_in_another_precision(make: Make, tmp
     signatures = [way["signature"] for way in told["settings"]["one"]]
     assert ["precision:bfloat16" in each for each in signatures] == [True, True, False]
     assert "|quantization:int8" in signatures[-1]
+
+
+@pytest.mark.parametrize(("ending", "limit"), [(ENDING, 6), (0.0, 1)])
+@pytest.mark.parametrize("view", ["s2to2", "doc2doc"])
+def test_lists_of_an_engine_are_true(
+    both: Both,
+    documents: list[Document],
+    view: str,
+    ending: float,
+    limit: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of windows of one sentence and of whole pieces, where sentences end by themselves or are forced to."""
+    searched = 0
+
+    def spying(model: Any, source: Any, requests: Any, symbols: Any, options: Any) -> list[Hypothesis]:
+        nonlocal searched
+        found = search_engine(model, source, requests, symbols, options)
+        for row, (request, hypothesis) in enumerate(zip(requests, found, strict=True)):
+            own = source.tokens[row][source.sentence[row] >= 0].tolist()
+            first = request.first_sentence + request.closed_before(symbols)
+            closer = [symbols.special.separator(first)] if request.goes_on else []
+            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
+            for each in (best, *(o for others in hypothesis.others for o in others)):
+                if request.sentences == 1:
+                    [scores] = model.score([own], [[*request.prefix, *each.tokens, *closer]])
+                    start, length = len(request.prefix), len(each.tokens) + 1
+                    total = sum(scores[start : start + length])
+                    assert each.log_probability == pytest.approx(total, abs=1e-4)
+                    assert each.score == pytest.approx(total / length**0.6, abs=1e-4)
+                    searched += 1
+        return found
+
+    monkeypatch.setattr(plan_module, "search_engine", spying)
+    decode = {"beam": 4, "max_ratio": 1.0, "max_extra": limit}
+    plain = both(view, ending=ending).engine.with_decode(decode)
+    engine = plain.with_decode({**decode, "nbest": 4})
+    before = dict(plain.translator.translate(documents))
+    searched = 0
+    lengths = []
+    for index, translation in engine.translator.translate(documents):
+        assert translation.document == before[index].document
+        for text, candidates in zip(translation.document.sentences, translation.lists, strict=True):
+            assert candidates[0].text == text
+            assert len({candidate.text for candidate in candidates}) == len(candidates)
+            scores = [candidate.score for candidate in candidates[1:]]
+            assert scores == sorted(scores, reverse=True)
+            lengths.append(len(candidates))
+    assert searched >= sum(lengths) - len(lengths)
+    assert max(lengths) == 4

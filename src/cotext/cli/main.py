@@ -23,6 +23,7 @@ from cotext.cli.interchange import import_pretrained
 from cotext.cli.join import join, write_scores
 from cotext.cli.leaderboard import leaderboard
 from cotext.cli.look import convert, head, info, systems
+from cotext.cli.mbr import mbr
 from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
@@ -169,6 +170,7 @@ app.command()(evaluate)
 app.command()(compare)
 app.command()(leaderboard)
 app.command()(check)
+app.command()(mbr)
 
 
 app.command()(probe)

@@ -294,7 +294,10 @@ def placed(
         if workers is not None:
             raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
         return opened
+    from cotext.decoding.written_beside import require_no_lists
     from cotext.scale import RayCluster, on_ray
+
+    require_no_lists(opened, f"--on {on}")
 
     return on_ray(opened, RayCluster(on, workers, device=device), decode, checkpoint)
 

@@ -29,6 +29,7 @@ def translate_standard_input(
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_stream import StreamTranslation
     from cotext.decoding.wishes import read_wishes
+    from cotext.decoding.written_beside import require_no_lists
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
@@ -38,6 +39,7 @@ def translate_standard_input(
         sys.stdout.flush()
 
     opened = open_run(*opening)
+    require_no_lists(opened, "standard input")
     splitter = splitting.splitter(opened.languages.source) if splitting else None
     running_text = None if format is None else format == "prose"
     asked = read_wishes(opened.languages, **wishes)

@@ -359,6 +359,8 @@ def _tell(out: Path, report: "FileReport") -> None:
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
+    if report.lists:
+        typer.echo(f"  lists of the best translations: {printable(report.lists)}")
     if report.taken:
         typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:

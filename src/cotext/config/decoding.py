@@ -17,6 +17,9 @@ class DecodeConfig(Closed):
     beam_per: Literal["document", "sentence"] = "document"
     """Of documents translated whole: hypotheses compete to the end of their piece, or to the end of every
     sentence, where the best one becomes the context of the next; the latter needs `bracket`."""
+    nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
+    """Of a corpus that is translated: how many different translations of every sentence are written beside it
+    (mbr.md), `beam` at most; the first is the translation. 1: none."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Scores are log-probabilities divided by length to this power."""
     align: Literal["constrained", "free"] = "constrained"

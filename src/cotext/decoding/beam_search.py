@@ -25,6 +25,7 @@ from cotext.decoding.constraints import (
     truncated,
 )
 from cotext.decoding.lexical_search import LexicalBeam
+from cotext.decoding.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.sentence_recovery import begun_input
 from cotext.decoding.steps import Steps
@@ -44,17 +45,26 @@ class SearchOptions:
 
     `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
     any time, and so may `eos`.
+
+    `nbest` above 1: the best so many hypotheses of a request for one sentence, the best one as without it.
     """
 
     beam: int = 4
     length_penalty: float = 0.6
     align: Align = "constrained"
+    nbest: int = 1
 
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise CotextError(f"beam is {self.beam}; it must be at least 1")
         if not self.length_penalty >= 0:
             raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
+        if self.nbest > self.beam:
+            kind = "greedy search knows one hypothesis" if self.beam == 1 else "no more are side by side"
+            raise CotextError(
+                f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
+                f"{self.nbest} or more"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,9 @@ class Hypothesis:
     `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
     the model's own, of these tokens and that `eos`, and `log_probability` is their sum. An engine may know
     the sum alone, which then stands at the `eos`. `truncated` are the positions of closing symbols, the
-    final `eos` included, that were forced at a length limit.
+    final `eos` included, that were forced at a length limit. `others` has the further hypotheses of every
+    sentence requested, best first, where such are asked for and known: of several sentences to be written one
+    after the other, none are.
     """
 
     tokens: list[int]
@@ -72,6 +84,7 @@ class Hypothesis:
     log_probability: float
     score: float
     truncated: tuple[int, ...]
+    others: tuple[tuple[Alternative, ...], ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,9 +126,8 @@ def search(
     became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
     Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
-    rows = source.tokens.size(0)
-    if not requests or len(requests) != rows:
-        raise CotextError(f"{len(requests)} requests for {rows} source rows; give one per row")
+    if not requests or len(requests) != len(source.tokens):
+        raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
     check_requests(requests, symbols, options.align)
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
         options = replace(options, beam=lexical.width)
@@ -131,19 +143,19 @@ def search(
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
-        found: dict[int, Hypothesis] = {}
-        steps = Steps()
+        nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
+        found, steps = dict[int, Hypothesis](), Steps()
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
             next_RU = output.log_probabilities(hidden_RD)
             rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
-            origin, tokens_R1 = _advance(frontier, next_RU, written, rules, options, output, lexical)
-            goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
+            beams = frontier, next_RU, written, rules, options, output, lexical, nbest
+            origin, tokens_R1, goes_on = _advance(*beams)
             if origin is not None:
                 state.reorder(origin)
             if not bool(goes_on.all()):
-                _collect(frontier, ~goes_on, requests, rules, found)
+                _collect(frontier, ~goes_on, requests, rules, found, nbest)
             steps.tell(found)
             if not bool(goes_on.all()):
                 if not bool(goes_on.any()):
@@ -155,6 +167,7 @@ def search(
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 lexical = lexical and lexical.select(entries)
+                nbest = nbest and nbest.select(entries)
                 output.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
@@ -218,6 +231,22 @@ def _start(
     )
 
 
+def _nbest_beam(
+    model: AutoregressiveModel,
+    requests: Sequence[SearchRequest],
+    options: SearchOptions,
+    frontier: _Frontier,
+) -> NBestBeam | None:
+    """The rest of the beams, where lists are wanted: of requests for one sentence."""
+    wanted = [options.nbest if request.sentences == 1 else 0 for request in requests]
+    if options.nbest == 1 or not any(wanted):
+        return None
+    # What other rows see of a beam must not change with the list.
+    return NBestBeam(
+        wanted, options.length_penalty, frontier.log_probability, has_reserve=not model.sees_other_rows
+    )
+
+
 def _advance(
     frontier: _Frontier,
     next_RU: Tensor,
@@ -226,11 +255,12 @@ def _advance(
     options: SearchOptions,
     output: OutputLayer,
     lexical: LexicalBeam | None,
-) -> tuple[Tensor | None, Tensor]:
+    nbest: NBestBeam | None,
+) -> tuple[Tensor | None, Tensor, Tensor]:
     """Extend every hypothesis by one token, in place.
 
-    Returns for every row the row that it continues [R], or None where that is the row itself, and the next
-    decoder inputs [R, 1].
+    Returns for every row the row that it continues [R], or None where that is the row itself, the next
+    decoder inputs [R, 1], and which entries go on [B].
     """
     entries, beam = frontier.log_probability.shape
     # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
@@ -238,35 +268,45 @@ def _advance(
     each = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
     own, column = best_columns(next_RU, each) if each > 1 else next_RU.max(dim=1, keepdim=True)
     token = output.tokens(column)
+    reserve = None if nbest is None else nbest.candidates(own, token)
     candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
         origin, token, own = at // each, _picked(token, at), _picked(own, at)
     if lexical is not None:
-        found = candidate, origin, token, own
+        every = candidate, origin, token, own
         lexical.choose(
-            output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, found
+            output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, every
         )
     ends = rules.ends(frontier.progress, origin, token)
     _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
 
-    going = candidate.masked_fill(ends, -torch.inf)
+    found = Candidates(candidate, origin, token, own)
+    going = found.where(~ends)
     if beam > 1:
-        on = ends.byte().argsort(dim=1, stable=True)[:, :beam]
-        going, origin, token, own = (x.gather(1, on) for x in (going, origin, token, own))
-        frontier.progress.reorder(origin)
+        going = going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
+    # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
+    goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
+    frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
+    if nbest is not None:
+        nbest.note(frontier.entry, found.where(ends), frontier.tokens, written)
+    if nbest is not None and reserve is not None:
+        also = rules.ends(frontier.progress, reserve.origin, reserve.token)
+        nbest.note(frontier.entry, reserve.where(also), frontier.tokens, written)
+        others = found.where(~ends), reserve.where(~also)
+        going, goes_on = nbest.fill(frontier.entry, going, goes_on, others, frontier.largest_divisor)
+    if beam > 1:
+        frontier.progress.reorder(going.origin)
         for history in (frontier.tokens, frontier.token_log_probability):
             past = history[:, :, :written]
-            past.copy_(past.take_along_dim(origin[:, :, None], dim=1))
-    # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
-    hope = going / frontier.largest_divisor[:, None]
-    frontier.log_probability = going.masked_fill(~(hope > frontier.best_score[:, None]), -torch.inf)
-    frontier.tokens[:, :, written] = token
-    frontier.token_log_probability[:, :, written] = own
-    following = rules.follow(frontier.progress, token, written)
+            past.copy_(past.take_along_dim(going.origin[:, :, None], dim=1))
+    frontier.tokens[:, :, written] = going.token
+    frontier.token_log_probability[:, :, written] = going.own
+    following = rules.follow(frontier.progress, going.token, written)
     if beam == 1:
-        return None, following
-    return (origin + beam * torch.arange(entries, device=origin.device)[:, None]).flatten(), following
+        return None, following, goes_on.any(dim=1)
+    row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
+    return row.flatten(), following, goes_on.any(dim=1)
 
 
 def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -330,6 +370,7 @@ def _collect(
     requests: Sequence[SearchRequest],
     rules: Rules,
     found: dict[int, Hypothesis],
+    nbest: NBestBeam | None,
 ) -> None:
     """Take the results of the entries that are done, [B], out of the frontier."""
     for i in done.nonzero().flatten().tolist():
@@ -346,4 +387,5 @@ def _collect(
             log_probability=float(frontier.best_log_probability[i]),
             score=float(frontier.best_score[i]),
             truncated=truncated(tokens, requests[entry], rules.special, rules.free),
+            others=() if nbest is None else nbest.others(entry, tokens),
         )

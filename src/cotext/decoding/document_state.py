@@ -11,6 +11,7 @@ from typing import Protocol
 
 from cotext.data.batch import Instance
 from cotext.data.documents import Document
+from cotext.data.nbest_lists import Candidates
 from cotext.data.views import View, Window, join
 from cotext.files.guide import Guide
 
@@ -93,6 +94,7 @@ class OpenDocument:
     texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
     taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # translations that are given
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
+    others: dict[int, Candidates] = field(default_factory=dict)  # further translations, with decode.nbest
     _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
     _found: dict[int, list[SentenceHypothesis]] = field(

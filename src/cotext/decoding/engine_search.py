@@ -23,6 +23,7 @@ from cotext.data.batch import Batch, Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests, truncated
 from cotext.decoding.likelihood import sentence_sums
+from cotext.decoding.nbest_beam import Alternative
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.runtime.errors import CotextError
 
@@ -119,6 +120,7 @@ class _Row:
     closed: int = 0
     log_probabilities: list[float] | None = None
     done: bool = False
+    others: list[Alternative] = field(default_factory=list)
 
     @property
     def prefix(self) -> list[int]:
@@ -147,6 +149,7 @@ class _Row:
             log_probability=total,
             score=total / len(self.log_probabilities) ** options.length_penalty,
             truncated=truncated(self.tokens, self.request, special, options.align == "free"),
+            others=(tuple(self.others),) if options.nbest > 1 and self.request.sentences == 1 else (),
         )
 
 
@@ -193,6 +196,7 @@ class _EngineSearch:
                 elif not self._can_be(row, row.closed, best.tokens[: row.limit - 1]):
                     refused.append(row)
                 elif all(h.ended and len(h.tokens) < row.limit for h in hypotheses):
+                    self._list(row, ((h.tokens, h.log_probability) for h in hypotheses[1:]))
                     self._close(row, end, best.tokens, best.log_probability)
                 elif self.options.beam == 1:
                     self._close(row, end, best.tokens[: row.limit - 1], None)
@@ -203,9 +207,25 @@ class _EngineSearch:
     def score(self, rows: Sequence[_Row]) -> None:
         """Fill in the log-probabilities of rows that are finished."""
         if rows:
-            scores = self.model.score([row.source for row in rows], [row.prefix for row in rows])
+            labels = [[*row.prefix, *self._closer(row)] for row in rows]
+            scores = self.model.score([row.source for row in rows], labels)
             for row, found in zip(rows, scores, strict=True):
-                row.log_probabilities = found[len(row.language) + len(row.request.prefix) :]
+                start = len(row.language) + len(row.request.prefix)
+                row.log_probabilities = found[start : start + len(row.tokens) + 1]
+
+    def _closer(self, row: _Row) -> list[int]:
+        """What closes the last sentence of a row, unless `eos` does."""
+        end = self._end(row, row.request.sentences - 1)
+        return [] if end == self.symbols.special.eos else [end]
+
+    def _list(self, row: _Row, found: Iterable[tuple[tuple[int, ...], float]]) -> None:
+        """Note further hypotheses of a row for one sentence, best first, with their log-probabilities."""
+        penalty = self.options.length_penalty
+        row.others = [
+            Alternative(tokens, log_probability, log_probability / (len(tokens) + 1) ** penalty)
+            for tokens, log_probability in found
+            if self._can_be(row, row.closed, tokens)
+        ]
 
     def _searched(
         self,
@@ -256,19 +276,24 @@ class _EngineSearch:
         closer = [] if end == self.symbols.special.eos else [end]
         labels = [[*row.prefix, *tokens, *closer] for row, tokens in pairs]
         scores = self.model.score([row.source for row, _ in pairs], labels) if pairs else []
-        best: dict[int, tuple[float, _Row, tuple[int, ...]]] = {}
+        ranked: dict[int, tuple[_Row, list[Alternative]]] = {}
         for (row, tokens), log_probabilities in zip(pairs, scores, strict=True):
             length, start = len(tokens) + 1, len(row.prefix)
-            score = sum(log_probabilities[start : start + length]) / length**self.options.length_penalty
-            if id(row) not in best or score > best[id(row)][0]:
-                best[id(row)] = score, row, tokens
-        return [(row, tokens) for _, row, tokens in best.values()]
+            total = sum(log_probabilities[start : start + length])
+            each = Alternative(tokens, total, total / length**self.options.length_penalty)
+            ranked.setdefault(id(row), (row, []))[1].append(each)
+        best = []
+        for row, each_of_row in ranked.values():
+            first, *others = sorted(each_of_row, key=lambda each: -each.score)
+            row.others = others
+            best.append((row, first.tokens))
+        return best
 
     def _end(self, row: _Row, k: int | None = None) -> int:
         """What closes sentence `k` of those requested, or the next one."""
         request, special = row.request, self.symbols.special
         k = row.closed if k is None else k
-        if k + 1 == request.sentences:
+        if k + 1 == request.sentences and not request.goes_on:
             return special.eos
         return special.separator(request.first_sentence + request.closed_before(self.symbols) + k)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
+from cotext.decoding.nbest_beam import Alternative
 from cotext.decoding.output_layer import OutputLayer
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
@@ -158,9 +159,11 @@ class _FrameSearch:
         texts = self._texts(row, request)
         tokens: list[int] = []
         log_p: list[float] = []
+        others: list[tuple[Alternative, ...]] = []
         truncated = []
-        for k, (text, limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
+        for k, ((text, *rest), limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
             own = text.within(limit - 1)
+            others.append(tuple(self._alternatives(rest, limit)))
             if self.without_content.issuperset(own.tokens):
                 own = self._content_token(row, k)
             tokens += own.tokens
@@ -171,22 +174,31 @@ class _FrameSearch:
         tokens.pop()  # the last `eos` is understood
         total = sum(log_p)
         score = total / (len(tokens) + 1) ** self.options.length_penalty
-        return Hypothesis(tokens, log_p, total, score, tuple(truncated))
+        lists = tuple(others) if self.options.nbest > 1 else ()
+        return Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
 
-    def _texts(self, row: _Row, request: SearchRequest) -> list[_Text]:
+    def _alternatives(self, texts: Sequence[_Text], limit: int) -> Iterator[Alternative]:
+        """Further texts for a sentence, as they are; they are ranked by their log-probability alone."""
+        for text in texts:
+            if len(text.tokens) < limit and not self.without_content.issuperset(text.tokens):
+                yield Alternative(tuple(text.tokens), text.rest, text.rest)
+
+    def _texts(self, row: _Row, request: SearchRequest) -> list[list[_Text]]:
+        """The texts that were found for every sentence, best first."""
         if self.model.path != "sentences":
-            return self._recovered(row, request.sentences)
+            return [[text] for text in self._recovered(row, request.sentences)]
         if self.options.beam > 1:
             return [self._searched(row, k) for k in range(request.sentences)]
         non_content = {*self.non_content, self.symbols.special.eos}
         found = []
         for k in range(request.sentences):
             here = row.frames(k)
-            found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], non_content))
+            path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
+            found.append([collapse(*path, non_content)])
         return found
 
-    def _searched(self, row: _Row, k: int) -> _Text:
-        """The text of a sentence that is most probable over all its paths."""
+    def _searched(self, row: _Row, k: int) -> list[_Text]:
+        """The texts of a sentence that are most probable over all their paths, the best first."""
         special, beam = self.symbols.special, self.options.beam
         here = row.frames(k)
         # Among non-content and forbidden symbols, brackets and blank have rules of their own.
@@ -198,9 +210,11 @@ class _FrameSearch:
             brackets=(special.bos, special.eos),
         )
         log_p_TV = row.output.over_vocabulary(self._log_p(row.output, row.hidden[here], self.never))
-        best, *_ = prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules)
-        tokens = list(best.tokens[1:-1])
-        return _Text(tokens, [0.0] * len(tokens), best.log_probability)
+        found = []
+        for text in prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules):
+            tokens = list(text.tokens[1:-1])
+            found.append(_Text(tokens, [0.0] * len(tokens), text.log_probability))
+        return found
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
         """The sentences of a row in which the model has set their ends."""

@@ -66,7 +66,7 @@ class OpenedRun:
     def greedy(self) -> "OpenedRun":
         """The same models with greedy search, that of a first pass too."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        config, own = _with_decode(self.config, {"beam": 1}), self.translator
+        config, own = _with_decode(self.config, {"beam": 1, "nbest": 1}), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
             *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
@@ -166,6 +166,7 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
             "one without"
         )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
+    loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
     shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
     translator = DocumentTranslator(

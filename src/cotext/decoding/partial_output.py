@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 
 from cotext.data.documents import Document
+from cotext.data.nbest_lists import Candidate
 from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
@@ -185,7 +186,9 @@ def entry_of(translation: Translation) -> dict[str, Any]:
 def translation_of(entry: Mapping[str, Any]) -> Translation:
     """Undo `entry_of`; raises KeyError, TypeError or ValueError for anything else."""
     document = Document(entry["id"], tuple(entry["sentences"]))
-    return Translation(document, **{name: tuple(entry[name]) for name in LISTS})
+    values: dict[str, Any] = {name: tuple(entry[name]) for name in LISTS}
+    values["lists"] = tuple(tuple(Candidate(*each) for each in found) for found in entry["lists"])
+    return Translation(document, **values)
 
 
 class JournalWindows:

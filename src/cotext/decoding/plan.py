@@ -111,6 +111,7 @@ class DecodingPlan:
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
+        _check_nbest(decode, kind, config)
         if isinstance(model, Engine):
             _require_of_engine(decode, symbols, model)
         return cls(
@@ -127,7 +128,7 @@ class DecodingPlan:
                 # Brackets have no separator between them.
                 unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
-            options=SearchOptions(decode.beam, decode.length_penalty, decode.align),
+            options=SearchOptions(decode.beam, decode.length_penalty, decode.align, decode.nbest),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
             first_pass=first_pass,
@@ -183,6 +184,13 @@ class DecodingPlan:
             parts.append(f"first_pass:{self.first_pass.name}")
         return "|".join(parts)
 
+    def rank_score(self, log_probability: float, labels: int) -> float:
+        """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
+        if self.kind.path is not None:
+            return log_probability
+        divisor: float = max(labels, 1) ** self.decode.length_penalty
+        return log_probability / divisor
+
     def check_passes(self) -> None:
         """Refuse passes and schedules that do not go together; scoring needs no first pass.
 
@@ -233,6 +241,26 @@ class DecodingPlan:
                 "tokens of a sentence; examine a system that writes from left to right, or one with a path "
                 "for every sentence (model.nat.path = sentences), as casa/casa"
             )
+
+
+def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
+    """Refuse lists of sentences where search does not look for one sentence after the other.
+
+    Raises:
+        CotextError: free search, or a non-autoregressive model without a path for every sentence.
+    """
+    if decode.nbest == 1:
+        return
+    if decode.align == "free":
+        raise CotextError(
+            f"decode.nbest = {decode.nbest}: lists are of the sentences that are asked for one by one, and "
+            "free search asks for none; choose decode.align = constrained"
+        )
+    if kind.path not in (None, "sentences"):
+        raise CotextError(
+            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} has one output for a whole row, "
+            "and no beam over those of a sentence; leave it out"
+        )
 
 
 def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: Engine) -> None:

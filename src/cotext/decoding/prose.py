@@ -18,6 +18,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
 from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
+from cotext.runtime.errors import CotextError
 
 SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are held in memory
 # Fields of a translation that hold indices of sentences.
@@ -100,6 +101,7 @@ class Prose:
             document=Document(document.id, joined),
             log_probabilities=tuple(log_probabilities),
             tokens=tuple(tokens),
+            lists=(),  # of sentences, not of lines
             **of_lines,
         )
 
@@ -125,6 +127,18 @@ class Prose:
             f"{which}The system was trained on a sentence a line and may leave some of such a line out; "
             "without --no-split these lines are split, their sentences translated in context and joined again"
         )
+
+    def require_a_sentence_a_line(self, first: str) -> None:
+        """Refuse lists of translations of lines whose sentences are translated one by one.
+
+        Raises:
+            CotextError: lines are split; `first` is where the first stands that looks like several sentences.
+        """
+        if self.split_lines:
+            raise CotextError(
+                f"{first}: looks like several sentences, and decode.nbest lists the translations of lines "
+                "that are one; add --no-split to translate lines as they are, or --set nbest=1"
+            )
 
     def _is_long(self, line: str) -> bool:
         # A token takes a character or more, but for bytes of characters that the tokenizer does not know.

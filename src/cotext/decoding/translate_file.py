@@ -15,7 +15,6 @@ from typing import Any
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_translations
-from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import name_warning
 from cotext.data.shortlist import identity_of
@@ -24,11 +23,11 @@ from cotext.decoding.document_state import WindowLog
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import Journal, JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import Prose, trained_length
-from cotext.decoding.score_table import require_column, score_lines
-from cotext.decoding.scorer import SentenceScore
+from cotext.decoding.score_table import require_column
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
+from cotext.decoding.written_beside import check_new_lists, lists_beside, write_lists, write_scores
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
@@ -67,6 +66,7 @@ class FileReport:
     is_corpus: bool = True
     terms: TermReport | None = None  # where a glossary was given, or the like
     taken: int = 0  # sentences from a translation memory
+    lists: str = ""  # file with the lists of translations, where such are made
 
     @property
     def places(self) -> str:
@@ -130,6 +130,9 @@ class CorpusJob:
         self.characters = sum(len(s) for document in self._file.documents for s in document.sentences)
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
+        if opened.config.decode.nbest > 1:
+            check_output(lists_beside(out), [source])
+            self._prose.require_a_sentence_a_line(self._file.first_prose)
 
     def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
         documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
@@ -175,6 +178,8 @@ class CorpusJob:
         `overwrite`: what an interrupted job with other settings has translated may be discarded.
         """
         opened, file = self.opened, self._file
+        if opened.config.decode.nbest > 1 and not overwrite and not journal_of(self.out).exists():
+            check_new_lists(self.out)
         report = FileReport(
             format=file.format,
             sentences=self._prose.lines,
@@ -189,8 +194,13 @@ class CorpusJob:
             log = partial(JournalWindows, journal) if self._by_window else _no_windows
             report.resumed_documents = self.translate_into(journal, on_sentences, log)
             lock.require()
+            done = [journal.done[index] for index in range(len(journal.done))]
             if self.scores is not None:
-                write_scores(self.scores, [journal.done[index] for index in range(len(journal.done))])
+                write_scores(self.scores, done)
+            if (nbest := opened.config.decode.nbest) > 1:
+                pairs = paired_documents(file.documents, journal.done, FileReport())
+                report.lists = str(lists_beside(self.out))
+                write_lists(self.out, pairs, done, nbest, opened.signature)
             paired = paired_documents(file.documents, journal.done, report)
             if journal.output_stands:
                 deque(paired, maxlen=0)
@@ -246,16 +256,6 @@ def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
         check_output(scores, [source])
         if scores.absolute() == out.absolute():
             raise CotextError(f"{out}: --out and --scores name one file; give each its own")
-
-
-def write_scores(path: Path, translations: Iterable[Translation]) -> None:
-    """Write the log-probabilities of the tokens that were written for every sentence."""
-    documents = (
-        (t.document.id, list(map(SentenceScore, t.log_probabilities, t.tokens))) for t in translations
-    )
-    with atomic_sinks([path]) as [sink]:
-        for line in score_lines(documents):
-            sink.write(f"{line}\n")
 
 
 def pieces_of(view: ViewConfig) -> str:

@@ -33,6 +33,7 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.decoding.wishes import Wishes
+from cotext.decoding.written_beside import require_no_lists
 from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
@@ -297,6 +298,7 @@ def open_job(
             by_window=by_window,
             shard=shard,
         )
+    require_no_lists(opened, str(source))
     return BlocksJob(
         opened,
         source,

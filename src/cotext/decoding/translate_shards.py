@@ -7,14 +7,9 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.decoding.partial_output import entry_of, translation_of
 from cotext.decoding.source_file import checksums_of
-from cotext.decoding.translate_file import (
-    CorpusJob,
-    FileReport,
-    paired_documents,
-    pieces_of,
-    write_scores,
-)
+from cotext.decoding.translate_file import CorpusJob, FileReport, paired_documents, pieces_of
 from cotext.decoding.translator import Translation
+from cotext.decoding.written_beside import check_new_lists, lists_beside, write_lists, write_scores
 from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.joining import JoinedParts
@@ -49,6 +44,7 @@ def translate_shard(job: CorpusJob, shard: Shard, on_sentences: Callable[[int], 
         "align": translator.plan.options.align,
         "piece": pieces_of(translator.config.view),
         "signature": job.opened.signature,
+        "nbest": job.opened.config.decode.nbest,
     }
     identity = {**job.header, "scores": job.scores is not None}
     sharded = ShardedJob(COMMAND, "documents", identity, joining)
@@ -89,6 +85,8 @@ def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) ->
     facts = parts.joining
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
         raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
+    if facts["nbest"] > 1 and not overwrite:
+        check_new_lists(out)
     source, format = Path(facts["source"]), facts["format"]
     if checksums_of([source], format) != parts.job["source"]:
         raise CotextError(f"{source}: is not what the shards have translated; put that file back")
@@ -98,6 +96,10 @@ def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) ->
     translations = _Translations(parts)
     if facts["scores"]:
         write_scores(Path(facts["scores"]), translations.values())
+    if facts["nbest"] > 1:
+        pairs = paired_documents(read_documents(source, format), translations, FileReport())
+        report.lists = str(lists_beside(out))
+        write_lists(out, pairs, translations.values(), facts["nbest"], facts["signature"])
     paired = paired_documents(read_documents(source, format), translations, report)
     write_translations(out, _counted(paired, report), format)
     return report

@@ -24,9 +24,10 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
+from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist, identity_of
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
-from cotext.decoding.document_state import OpenDocument, WindowLog
+from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.pool import DocumentPool, Pool
 from cotext.decoding.scorer import DocumentScorer
@@ -53,7 +54,8 @@ class Translation:
                       text differ for these, and for sentences in whose context they are
 
     `pieces` says of every window (in the document view, every sub-document) whether it was recovered: no
-    current sentence is missing, and the output had exactly the sentences requested, in order.
+    current sentence is missing, and the output had exactly the sentences requested, in order. `lists`: with
+    `decode.nbest`, the best translations of every sentence, of which the first is that of the document.
     """
 
     document: Document
@@ -65,6 +67,7 @@ class Translation:
     pieces: tuple[bool, ...] = (True,)
     tokens: tuple[int, ...] = ()
     resegmented: tuple[int, ...] = ()
+    lists: tuple[Candidates, ...] = ()
 
     @property
     def recovered(self) -> bool:
@@ -168,6 +171,11 @@ class DocumentTranslator(DocumentScorer):
             CotextError: as `check`, or a guide for a system that takes none.
         """
         self.plan.check_passes()
+        if guide is not None and self.plan.options.nbest > 1:
+            raise CotextError(
+                f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, the best translation "
+                "is mended and others are not; leave decode.nbest or the glossary out"
+            )
         if guide is not None and not self.takes_guides:
             raise CotextError(
                 "terms and copied text are kept in the search of systems that write from left to right, "
@@ -242,4 +250,16 @@ class DocumentTranslator(DocumentScorer):
             ),
             tokens=tuple(sentence.labels for sentence in hypotheses),
             resegmented=tuple(j for j in opened.kept if tuple(as_text[j]) != hypotheses[j].tokens),
+            lists=self._lists(opened, hypotheses) if self.plan.options.nbest > 1 else (),
         )
+
+    def _lists(
+        self, opened: OpenDocument, hypotheses: Sequence[SentenceHypothesis]
+    ) -> tuple[Candidates, ...]:
+        """The translation of every sentence, and the others that were found for it."""
+        others = {opened.kept[j]: found for j, found in opened.others.items()}
+        lists = []
+        for j, sentence in enumerate(hypotheses):
+            score = self.plan.rank_score(sentence.log_probability, sentence.labels)
+            lists.append((Candidate(sentence.text, sentence.log_probability, score), *others.get(j, ())))
+        return tuple(lists)

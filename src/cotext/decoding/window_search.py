@@ -24,6 +24,7 @@ from cotext.decoding.found_sentences import found_sentences
 from cotext.decoding.lexical_requests import constrained, constrained_anew
 from cotext.decoding.lexical_search import search_width
 from cotext.decoding.scorer import DocumentScorer
+from cotext.decoding.sentence_lists import SearchedWindow, SentenceLists
 from cotext.decoding.spelling import Spelling
 from cotext.decoding.steps import listening
 from cotext.decoding.substitution import Draft, Substitution
@@ -75,6 +76,7 @@ class WindowSearch:
     def __init__(self, scorer: DocumentScorer, shortlist: Shortlist | None = None) -> None:
         self._scorer = scorer
         self._shortlist = shortlist
+        self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
 
     @cached_property
     def _spelling(self) -> Spelling:
@@ -184,6 +186,7 @@ class WindowSearch:
         plan = self._scorer.plan
         blank: list[Row] = []
         drafts: list[Draft] = []
+        searched: list[SearchedWindow] = []
         for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
             found, exact = self._recovered(row, hypothesis)
             if (anew := self._anew(row, found)) is not None:
@@ -194,15 +197,20 @@ class WindowSearch:
                 blank.append(row)
             else:
                 self._finish(row, found, exact, drafts)
+                searched.append(_searched_window(row, hypothesis, found))
         # Bytes that form no character: searched once more, with subwords that show something by themselves;
         # in document order, as the extra rows of each hold the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
             [hypothesis] = self._search([row], self._showing_symbols)
-            self._finish(row, *self._recovered(row, hypothesis), drafts)
+            found, exact = self._recovered(row, hypothesis)
+            self._finish(row, found, exact, drafts)
+            searched.append(_searched_window(row, hypothesis, found))
         if drafts:
             self._substitution.mend(drafts)
         for draft in drafts:
             draft.opened.finish(draft.number, draft.found)
+        if self._lists is not None:
+            self._lists.find(searched)
 
     def _finish(self, row: Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
         """Finish the window of a row, or put it to the drafts, where it was searched without constraints.
@@ -279,3 +287,7 @@ class WindowSearch:
         from_end = row.instance.window.current.start > requested.start
         symbols, count = self._scorer.plan.search_symbols, len(requested)
         return found_sentences(hypothesis, row.request, symbols, self._scorer.tokenizer, count, from_end)
+
+
+def _searched_window(row: Row, hypothesis: Hypothesis, found: Sequence[SentenceHypothesis]) -> SearchedWindow:
+    return SearchedWindow(row.document, row.number, row.instance, row.request, hypothesis, found)

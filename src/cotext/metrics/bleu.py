@@ -247,10 +247,12 @@ def build_metric(
     protocol: Protocol,
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
+    effective_order: bool = False,
 ) -> CorpusMetric:
     """Set up sacrebleu's metric for a protocol; CotextError when its tokenizer is not installed.
 
-    `references`: segments of each reference, if they are known already.
+    `references`: segments of each reference, if they are known already. `effective_order` (BLEU only): texts
+    too short for an n-gram order are scored without it, as single sentences have to be.
     """
     language = primary_language(target_language or "")
     if protocol.metric == "chrf":
@@ -273,6 +275,7 @@ def build_metric(
             # The text is meant to be tokenised already exactly where no tokenizer is asked for.
             force=protocol.tokenize == "none",
             references=references,
+            effective_order=effective_order,
         )
     except (ImportError, RuntimeError) as error:
         raise CotextError(

@@ -59,20 +59,22 @@ def sum_scorer(metric: CorpusMetric) -> SumScorer:
     """The vectorised formula of a metric, with the metric's own settings."""
     if isinstance(metric, BLEU):
         exponential = metric.smooth_method == "exp"
-        if metric.smooth_method not in ("exp", "none") or metric.effective_order:
+        if metric.smooth_method not in ("exp", "none"):
             raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not written here")
-        return lambda sums: bleu_from_sums(sums, exponential)
+        effective = metric.effective_order
+        return lambda sums: bleu_from_sums(sums, exponential, effective)
     if isinstance(metric, CHRF):
         beta = metric.beta
         return lambda sums: chrf_from_sums(sums, beta)
     return ter_from_sums
 
 
-def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
+def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: bool = False) -> Floats:
     """BLEU of R corpora from hypothesis length, reference length, matches and totals of the n-gram orders.
 
     Where an order has no match, exponential smoothing (NIST) counts it as a half, the next such order as a
-    quarter of a match, and so on; without smoothing the score is 0.
+    quarter of a match, and so on; without smoothing the score is 0. With `effective_order`, orders that the
+    hypothesis is too short for take no part in the mean; else they make it 0.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -83,12 +85,14 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     precision = matched / divisor
     if exponential_smoothing:
         precision = np.where(zero, 0.5 ** np.cumsum(zero, axis=1) / divisor, precision)
-    # No 4-gram at all, or nothing matched: the score is 0 under either rule.
-    scored = np.all((precision > 0) & some, axis=1) & np.any(matched > 0, axis=1)
-    safe = np.where(np.expand_dims(scored, 1), precision, 1.0)
+    # Nothing matched, or, but for effective orders, no 4-gram at all: the score is 0 under either rule.
+    counted = some if effective_order else np.ones_like(some)
+    scored = np.all((precision > 0) & some | ~counted, axis=1) & np.any(matched > 0, axis=1)
+    safe = np.where(np.expand_dims(scored, 1) & counted, precision, 1.0)
+    orders_counted = np.maximum(counted.sum(axis=1), 1)
     shortfall = 1.0 - reference / np.where(length > 0, length, 1.0)
     brevity = np.where(length > 0, np.exp(np.minimum(shortfall, 0.0)), 0.0)
-    return np.where(scored, 100.0 * brevity * np.exp(np.log(safe).mean(axis=1)), 0.0)
+    return np.where(scored, 100.0 * brevity * np.exp(np.log(safe).sum(axis=1) / orders_counted), 0.0)
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:

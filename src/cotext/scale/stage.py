@@ -25,9 +25,11 @@ SOURCES: Final = ("source", "sentences")
 TARGET, PROBLEM = "target", "problem"
 _INDICES = pa.list_(pa.int32())
 _TYPES: Final = {"log_probabilities": pa.list_(pa.float64()), "pieces": pa.list_(pa.bool_())}
-# Fields of a translation, but for the document: its columns.
+# Fields of a translation, but for the document and lists, which are written beside files alone: its columns.
 FIELDS: Final = {
-    field.name: _TYPES.get(field.name, _INDICES) for field in fields(Translation) if field.name != "document"
+    field.name: _TYPES.get(field.name, _INDICES)
+    for field in fields(Translation)
+    if field.name not in ("document", "lists")
 }
 ADDED: Final = {TARGET: pa.list_(pa.string()), PROBLEM: pa.string(), **FIELDS}
 

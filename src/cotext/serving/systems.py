@@ -93,7 +93,10 @@ def open_systems(
     free = iter(names_of([folder for name, folder in named if not name]))
     return Systems(
         [
-            System(name or next(free), _with_languages(open_run(folder, device, threads=threads), languages))
+            System(
+                name or next(free),
+                _with_languages(open_run(folder, device, {"nbest": 1}, threads=threads), languages),
+            )
             for name, folder in named
         ]
     )

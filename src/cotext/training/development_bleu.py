@@ -29,7 +29,7 @@ def development_bleu(
             break
         documents.append(document)
     # Greedy and in one pass: the figure is for comparing checkpoints of one run, many times a run.
-    alone = {"beam": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
+    alone = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
     decode = config.decode.model_copy(update=alone)
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]

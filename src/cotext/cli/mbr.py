@@ -1,0 +1,117 @@
+"""The command `mbr`: of several translations of each sentence, that which the others agree with most."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cotext.cli.messages import printable
+from cotext.cli.options import Format, Json, as_json, counted, output
+from cotext.runtime.errors import CotextError
+
+
+def mbr(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Lists of translations (`cotext translate --set nbest=N`), or translations by several "
+            "systems."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    utility: Annotated[
+        str, typer.Option(help="What agreement is: chrf, bleu or comet (with --comet and --source).")
+    ] = "chrf",
+    level: Annotated[
+        str,
+        typer.Option(help="sentence: each is chosen by itself; document: all sentences of one together."),
+    ] = "sentence",
+    probabilities: Annotated[
+        str,
+        typer.Option(
+            help="How much the translations of a list count: scores (as probable as the system finds them) "
+            "or uniform."
+        ),
+    ] = "scores",
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="By which log-probabilities are divided before they weigh; default: 1."),
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Of every list, so many at most; default: all.")
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --level document: documents drawn from lists; default: 64."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="With --level document: of the documents drawn; default: 1.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source documents, for COMET.")] = None,
+    comet: Annotated[
+        str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md).")
+    ] = None,
+    comet_python: Annotated[
+        Path | None,
+        typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Language code such as zh, for the tokenizer of BLEU.")
+    ] = None,
+    to: Annotated[str, typer.Option(help="Corpus format to write.")] = "text",
+    format: Format = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace a file that exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Choose translations by minimum Bayes risk, from n-best lists or from the outputs of several systems."""
+    if temperature is not None and probabilities != "scores":
+        raise CotextError("--temperature is for --probabilities scores; leave it out")
+    if (samples is not None or seed is not None) and level != "document":
+        raise CotextError("--samples and --seed need --level document")
+    if comet_python is not None and comet is None:
+        raise CotextError("--comet-python needs --comet MODEL")
+    if out.exists() and not overwrite:
+        raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
+    from cotext.data.formats import write_documents
+    from cotext.data.formats.table import find_format
+    from cotext.metrics.comet import Comet, find_python
+    from cotext.metrics.mbr_files import MbrSettings, choose_translations
+    from cotext.runtime.progress import meter
+
+    find_format(to)
+    given: dict[str, Any] = {"temperature": temperature, "samples": samples, "seed": seed}
+    settings = MbrSettings(
+        utility=utility,
+        level=level,  # type: ignore[arg-type]
+        probabilities=probabilities,  # type: ignore[arg-type]
+        candidates=candidates,
+        target_language=target_language,
+        comet=None if comet is None else Comet(comet, find_python(comet_python)),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    with output(out, [*files, source]), meter("choosing", 0) as progress:
+
+        def on_comet(done: int, total: int) -> None:
+            progress.restart(total)
+            progress.advance_to(done)
+
+        chosen, report = choose_translations(
+            files,
+            settings,
+            source=source,
+            format=format,
+            on_start=progress.restart,
+            on_sentences=progress.advance,
+            on_comet=on_comet,
+        )
+        write_documents(out, chosen, to)
+    if json:
+        typer.echo(as_json({**report.as_dict(), "out": str(out)}))
+        return
+    typer.echo(
+        f"{printable(str(out))}: {counted(report.sentences, 'sentence')} in "
+        f"{counted(report.documents, 'document')}, {report.translations:.2f} translations of each; "
+        f"{report.changed:,} are not the first\n"
+        f"expected {utility}: {report.utility:.2f}, of the first translations {report.utility_of_first:.2f}\n"
+        f"{report.signature}"
+    )

@@ -1,0 +1,149 @@
+"""Lists of translations of sentences: JSON lines, a translation a line, the best of a sentence first.
+
+    {"format": "cotext-nbest", "version": 1, "nbest": 2, "signature": "..."}
+    {"document": "a", "sentence": 1, "rank": 1, "text": "...", "log_probability": -3.1, "score": -0.9}
+    {"document": "a", "sentence": 1, "rank": 2, "text": "...", "log_probability": -3.6, "score": -1.1}
+    {"document": "a", "sentence": 2, "rank": 1, ...
+
+Sentences and ranks count from 1. `log_probability` is that of the tokens of the translation and of the symbol
+that ends it, null where nobody knows; `score` is what the search ranked it by.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cotext.data.formats.streams import TextSink, numbered_lines
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+
+FORMAT: Final = "cotext-nbest"
+VERSION: Final = 1
+
+
+class Candidate(NamedTuple):
+    """A translation of a sentence; `score` is its log-probability as search ranks it, mostly by length."""
+
+    text: str
+    log_probability: float
+    score: float
+
+
+Candidates = tuple[Candidate, ...]  # of one sentence, best first
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document with a list of translations for every sentence, none of them empty."""
+
+    id: str
+    sentences: tuple[Candidates, ...]
+
+
+def write_documents(sink: TextSink, documents: Iterable[ListedDocument], nbest: int, signature: str) -> None:
+    """Write a head and the lists of documents; `nbest`: how long they were asked to be."""
+    head = {"format": FORMAT, "version": VERSION, "nbest": nbest, "signature": signature}
+    sink.write(f"{json.dumps(head, ensure_ascii=False)}\n")
+    for document in documents:
+        for number, candidates in enumerate(document.sentences, start=1):
+            for rank, candidate in enumerate(candidates, start=1):
+                line = {
+                    "document": document.id,
+                    "sentence": number,
+                    "rank": rank,
+                    "text": candidate.text,
+                    "log_probability": _number(candidate.log_probability),
+                    "score": _number(candidate.score),
+                }
+                sink.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def is_lists(path: Path) -> bool:
+    """Whether a file begins as lists do.
+
+    Raises:
+        CotextError: as `numbered_lines`.
+    """
+    _, first = next(numbered_lines(path), (1, ""))
+    if not first.lstrip().startswith("{"):
+        return False
+    try:
+        return _is_head(parse_json(first, str(path)))
+    except CotextError:
+        return False
+
+
+def _is_head(value: object) -> bool:
+    return isinstance(value, dict) and value.get("format") == FORMAT
+
+
+def read_lists(path: Path) -> tuple[str, Iterator[ListedDocument]]:
+    """The signature of lists, and their documents one at a time.
+
+    Raises:
+        CotextError: no lists, another version, or a line out of order, with its number.
+    """
+    lines = numbered_lines(path)
+    _, first = next(lines, (1, ""))
+    head = parse_json(first, f"{path}:1")
+    if not _is_head(head):
+        raise CotextError(f'{path}:1: no lists of translations, which begin with {{"format": "{FORMAT}"')
+    if head.get("version") != VERSION:
+        raise CotextError(
+            f"{path}:1: version {shown(head.get('version'))} of the format, and this one reads {VERSION}; "
+            "write the lists again"
+        )
+    signature = head.get("signature")
+    return signature if isinstance(signature, str) else "", _documents(path, lines)
+
+
+def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedDocument]:
+    """Documents, of which each begins with rank 1 of sentence 1."""
+    name, sentences = "", list[list[Candidate]]()
+    for number, line in lines:
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        document, sentence, rank, candidate = _candidate(where, parse_json(line, where))
+        if (sentence, rank) == (1, 1):
+            if sentences:
+                yield ListedDocument(name, tuple(map(tuple, sentences)))
+            name, sentences = document, [[candidate]]
+        elif sentences and document == name and (sentence, rank) == (len(sentences) + 1, 1):
+            sentences.append([candidate])
+        elif sentences and document == name and (sentence, rank) == (len(sentences), len(sentences[-1]) + 1):
+            sentences[-1].append(candidate)
+        else:
+            before = "at the beginning"
+            if sentences:
+                before = f"after rank {len(sentences[-1])} of sentence {len(sentences)} of {shown(name)}"
+            raise CotextError(
+                f"{where}: rank {rank} of sentence {sentence} of document {shown(document)}, {before}; lines "
+                "are in the order of documents, sentences and ranks, and none is left out"
+            )
+    if not sentences:
+        raise CotextError(f"{path}: holds no translations; write the lists again")
+    yield ListedDocument(name, tuple(map(tuple, sentences)))
+
+
+def _candidate(where: str, value: Any) -> tuple[str, int, int, Candidate]:
+    """Document, sentence, rank and translation of a line."""
+    entry = value if isinstance(value, dict) else {}
+    document, text = entry.get("document"), entry.get("text")
+    sentence, rank = entry.get("sentence"), entry.get("rank")
+    numbers = [entry.get("log_probability"), entry.get("score")]
+    if not isinstance(document, str) or not isinstance(text, str) or "\n" in text or "\r" in text:
+        raise CotextError(f"{where}: 'document' and 'text' must hold texts, each of one line")
+    if type(sentence) is not int or type(rank) is not int:
+        raise CotextError(f"{where}: 'sentence' and 'rank' must hold whole numbers, counted from 1")
+    if any(n is not None and (isinstance(n, bool) or not isinstance(n, int | float)) for n in numbers):
+        raise CotextError(f"{where}: 'log_probability' and 'score' must hold numbers or null")
+    log_probability, score = (math.nan if n is None else float(n) for n in numbers)
+    return document, sentence, rank, Candidate(text, log_probability, score)
