@@ -69,7 +69,12 @@ def context(
 
 def cxmi(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
+    source: Annotated[
+        Path,
+        typer.Option(
+            help="Source documents, a file with both sides, or a prepared folder: its training corpus."
+        ),
+    ],
     target: Annotated[
         Path | None, typer.Option(help="Their reference translations, which are scored.")
     ] = None,
