@@ -3,9 +3,9 @@
     python -m benchmarks.experiments.weights shuffle WEIGHTS OUT [SEED]
     python -m benchmarks.experiments.weights table SUITE... -- RUN...
 
-`shuffle` gives the weights of `cotext select --weights` to sentences drawn at random: the control of training with
-`train.weight_by`. `table` prints, for every checkpoint of runs, the accuracy on suites in per cent of the
-examples whose clue is one to three sentences away.
+`shuffle` gives the weights of `cotext select --weights` to sentences drawn at random, a control of training
+with `train.weight_by`. `table` prints for every checkpoint of runs the accuracy on suites, in per cent of
+the examples whose clue is one to three sentences away.
 """
 
 import json

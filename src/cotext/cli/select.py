@@ -80,13 +80,13 @@ def select(
 ) -> None:
     """Rank the sentences of a corpus by how much they need context."""
     decode = scoring_settings(set)
-    from cotext.analysis.corpus_texts import is_prepared
+    from cotext.analysis.corpus_texts import corpus_texts, is_prepared
     from cotext.analysis.selected_corpus import SelectionRequest, select_corpus, weigh
     from cotext.analysis.selection import effective_share
     from cotext.data.formats import read_documents
     from cotext.data.formats.streams import atomic_sinks
     from cotext.metrics.evaluate_files import name_systems
-    from cotext.reports.evaluation_sheet import SheetSettings, key_of, write_sheet
+    from cotext.reports.evaluation_sheet import SheetSettings, check_systems, key_of, write_sheet
     from cotext.runtime.progress import meter
 
     if weights is not None and not is_prepared(source):
@@ -104,6 +104,8 @@ def select(
         name: list(read_documents(path, format, "target"))
         for name, path in name_systems(hypothesis or []).items()
     }
+    if systems:
+        check_systems(systems, corpus_texts(source, target, format))
     with _held([out, weights, sheet, key], [*inputs, *(hypothesis or [])]), meter("scoring", 0) as progress:
         found = select_corpus(request, progress.restart, progress.advance)
         lines = [found.render(top)]

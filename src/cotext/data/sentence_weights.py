@@ -40,10 +40,11 @@ class SentenceWeights:
     flat: Weights
     ends: NDArray[np.int64]
 
-    def of(self, document: int) -> Weights:
+    def of(self, document: int) -> list[float]:
         """Those of the sentences of a document, by its index."""
         begin = self.ends[document - 1] if document else 0
-        return self.flat[begin : self.ends[document]]
+        weights: list[float] = self.flat[begin : self.ends[document]].tolist()
+        return weights
 
 
 def digest_of_store(folder: Path) -> str:

@@ -17,7 +17,7 @@ from string import ascii_uppercase
 from typing import Any, Final
 
 from cotext.analysis.selection import Selection
-from cotext.data.documents import Document
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.streams import atomic_sinks
 from cotext.metrics.bleu import check_correspondence
 from cotext.reports.html import whole_page
@@ -89,16 +89,10 @@ def sheet_items(
     """The items of a sheet in their order; `systems`: translated documents by name, else the references.
 
     Raises:
-        CotextError: more systems than letters; translations of other documents.
+        CotextError: as `check_systems`.
     """
+    check_systems(systems, selection.documents)
     given = dict(systems) or {REFERENCE: [Document(d.id, d.target) for d in selection.documents]}
-    if len(given) > len(ascii_uppercase):
-        raise CotextError(f"{len(given)} systems: a sheet has at most {len(ascii_uppercase)}")
-    for name, documents in given.items():
-        try:
-            check_correspondence(documents, [Document(d.id, d.target) for d in selection.documents])
-        except CotextError as error:
-            raise CotextError(f"{name}: {error}") from None
     chosen = list(enumerate(selection.ranked[: settings.top], 1))
     Random(f"{settings.seed} items").shuffle(chosen)
     items = []
@@ -115,6 +109,22 @@ def sheet_items(
             SheetItem(number, rank, document.id, each.sentence + 1, document.source[seen], translations)
         )
     return items
+
+
+def check_systems(systems: Mapping[str, Sequence[Document]], documents: Sequence[ParallelDocument]) -> None:
+    """Refuse what a sheet of these documents could not show.
+
+    Raises:
+        CotextError: more systems than letters; translations of other documents.
+    """
+    if len(systems) > len(ascii_uppercase):
+        raise CotextError(f"{len(systems)} systems: a sheet has at most {len(ascii_uppercase)}")
+    references = [Document(document.id, document.target) for document in documents]
+    for name, written in systems.items():
+        try:
+            check_correspondence(written, references)
+        except CotextError as error:
+            raise CotextError(f"{name}: {error}") from None
 
 
 def write_sheet(

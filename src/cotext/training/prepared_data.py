@@ -68,8 +68,8 @@ class PreparedData:
     def texts(self, index: int) -> ParallelDocument:
         """A document of the training corpus, decoded."""
         document = self.train[index]
-        source = tuple(self.tokenizer.decode(tokens, "source") for tokens in document.source)
-        target = tuple(self.tokenizer.decode(tokens, "target") for tokens in document.target)
+        source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
+        target = tuple(self.tokenizer.decode(tokens.tolist(), "target") for tokens in document.target)
         return ParallelDocument(document.id, source, target)
 
     def most_sentences(self) -> int:
