@@ -5,7 +5,7 @@ from pathlib import Path
 from cotext.config.recipe import Config
 from cotext.data.formats.streams import check_readable
 from cotext.data.languages import Languages, check_pair
-from cotext.losses.ctc_targets import WEIGHTLESS
+from cotext.losses.build import require_weighable
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.prepared_data import PreparedData
@@ -55,8 +55,7 @@ def settle_weights(config: Config, data: PreparedData) -> Config:
         if train.weights_digest:
             raise CotextError("train.weights_digest is that of a file: name it by train.weight_by")
         return config
-    if config.loss.name == "glancing" and config.model.nat.path == "row":
-        raise CotextError(WEIGHTLESS)
+    require_weighable(config.loss, config.model.nat.path)
     if data.address:
         raise CotextError(
             f"train.weight_by: weights are compared with all of the data, and these are at {data.address}; "
