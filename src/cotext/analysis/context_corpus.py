@@ -16,9 +16,8 @@ from cotext.analysis.context_use import (
     mean_use,
     measure,
 )
+from cotext.analysis.corpus_texts import check_languages, corpus_texts, digest_of_texts
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_parallel, second_file
-from cotext.data.languages import check_sides
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
@@ -36,6 +35,7 @@ class CorpusUse:
     sentences: tuple[SentenceUse, ...]
     means: tuple[ConditionMean, ...]  # of all conditions but none
     scores: dict[str, tuple[Score, ...]]
+    texts: str  # their digest
     without_path: int = 0  # sentences that take no part: too long for their positions
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,6 +45,7 @@ class CorpusUse:
             "version": 1,
             "signature": self.signature,
             "unit": "nats",
+            "texts": self.texts,
             "without_path": self.without_path,
             "conditions": {
                 mean.condition: {
@@ -159,10 +160,10 @@ def read_checked(
         CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
             way round, a sentence over the limit, no context at all, an unknown condition.
     """
-    documents = list(read_parallel(source, second_file(source, target), format))
+    documents = corpus_texts(source, target, format)
     check_conditions(asked.conditions, len(documents))
     translator = opened.translator
-    check_sides(opened.languages, source, target, f"{opened.folder} translates")
+    check_languages(opened.languages, source, target, f"{opened.folder} translates")
     if asked.translate:
         translator.check(_sources(documents))
     translator.plan.require_token_probabilities()
@@ -196,7 +197,7 @@ def corpus_use(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
         for use, (s, t) in zip(found, pairs, strict=True)
     )
-    return CorpusUse(signature, tuple(found), means, scores, without_path)
+    return CorpusUse(signature, tuple(found), means, scores, digest_of_texts(documents), without_path)
 
 
 def translate_under(

@@ -13,10 +13,9 @@ from cotext.analysis.context_corpus import (
     translate_under,
 )
 from cotext.analysis.context_use import Pool, SentenceUse, groups_of, measure_group
+from cotext.analysis.corpus_texts import corpus_checksums, corpus_files, corpus_texts
 from cotext.data.documents import Document
-from cotext.data.formats import read_parallel, second_file
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.source_file import checksums_of
 from cotext.decoding.translate_file import systems_of
 from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
@@ -47,8 +46,7 @@ def cxmi_shard(
         CotextError: as `measure_corpus` and `Part`, or an input that is no regular file.
     """
     translator = opened.translator
-    files = [path for path in (source, second_file(source, target)) if path is not None]
-    digests = checksums_of(files, format)
+    digests = corpus_checksums(source, target, format)
     documents = read_checked(opened, source, target, asked, format)
     groups = groups_of(len(documents))
     sizes = [sum(len(documents[number]) for number in group) for group in groups]
@@ -61,7 +59,10 @@ def cxmi_shard(
         "asked": {**asdict(asked), "conditions": asked.wanted},
         **systems_of(opened),
     }
-    joining = {"files": [str(absolute(path)) for path in files], "signature": signature}
+    joining = {
+        "files": [str(absolute(path)) for path in corpus_files(source, target)],
+        "signature": signature,
+    }
     job = ShardedJob(COMMAND, "groups of documents", identity, joining)
     pool = Pool(documents)
     with Part(out, shard, sizes, job) as part:
@@ -87,12 +88,12 @@ def joined_use(parts: JoinedParts) -> CorpusUse:
         CotextError: a file is not where it was, or has changed; no sentence has context.
     """
     files = [Path(name) for name in parts.joining["files"]]
-    format = parts.job["format"] or None
-    if checksums_of(files, format) != parts.job["inputs"]:
+    format, second = parts.job["format"] or None, files[1] if files[1:] else None
+    if corpus_checksums(files[0], second, format) != parts.job["inputs"]:
         names = " and ".join(map(str, files))
         raise CotextError(f"{names}: not what the shards have scored; put that back")
     asked = CorpusQuestion(**parts.job["asked"])
-    documents = list(read_parallel(files[0], files[1] if files[1:] else None, format))
+    documents = corpus_texts(files[0], second, format)
     found: list[SentenceUse] = []
     written: dict[str, list[Document]] = {}
     for unit, group in enumerate(groups_of(len(documents))):

@@ -71,7 +71,12 @@ def cxmi(
     run: Annotated[
         Path, typer.Argument(help="Run folder, or endpoint.yaml of a language model behind an API.")
     ],
-    source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
+    source: Annotated[
+        Path,
+        typer.Option(
+            help="Source documents, a file with both sides, or a prepared folder: its training corpus."
+        ),
+    ],
     target: Annotated[
         Path | None, typer.Option(help="Their reference translations, which are scored.")
     ] = None,

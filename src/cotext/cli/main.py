@@ -40,6 +40,7 @@ from cotext.cli.options import (
     shard_of,
     tell_shard,
 )
+from cotext.cli.select import select
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.shortlist import shortlist
 from cotext.cli.speed import speed
@@ -178,6 +179,7 @@ app.command()(attention)
 app.command()(windows)
 app.command()(context)
 app.command()(cxmi)
+app.command()(select)
 app.command()(profile)
 app.command()(speed)
 

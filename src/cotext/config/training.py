@@ -78,6 +78,11 @@ class TrainConfig(Closed):
     same numbers in less memory and about a third more time."""
     order: Literal["shuffled", "documents"] = "shuffled"
     """Of the instances in a batch: `shuffled` ones of like length, or consecutive ones of a document."""
+    weight_by: str = ""
+    """File with a weight for every training sentence, made by `cotext select --weights`: its labels, current
+    or context, count so many times; divided by the mean over all labels. Empty: all count alike."""
+    weights_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    """Filled in: SHA-256 of that file."""
     context: Literal["own", "foreign"] = "own"
     """Sentences around the current one: its own, or as a control those of another document."""
     word_dropout: BelowOne = 0.0

@@ -141,6 +141,7 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     indices: object | None = None  # what a loss has found out about it
+    weights: Tensor | None = None  # [B, N], of the labels of every sentence; None: all count alike
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -150,6 +151,10 @@ class Batch:
     def labels(self) -> "Labels":
         """The labels of all rows, without padding."""
         return Labels.of(self)
+
+    def weights_of(self, sentence: Tensor) -> Tensor | None:
+        """The weights of tokens of which `sentence` [B, T] tells the sentences; anything on padding."""
+        return None if self.weights is None else self.weights.gather(1, sentence.clamp(min=0))
 
     @property
     def is_label(self) -> Tensor:
@@ -168,7 +173,7 @@ class Labels:
     """The labels of a batch, one row after the other: N of them.
 
     `index` counts over all rows, padding included; `current` and `context` say which of the N belong to
-    current sentences of their rows, and which do not.
+    current sentences of their rows, and which do not. `weight` is None where all count alike.
     """
 
     index: Tensor  # [N]
@@ -176,6 +181,7 @@ class Labels:
     is_current: Tensor  # [N]
     current: Tensor  # [C]
     context: Tensor  # [N - C]
+    weight: Tensor | None = None  # [N]
 
     @staticmethod
     def of(batch: Batch) -> "Labels":
@@ -183,7 +189,9 @@ class Labels:
         index = batch.is_label.flatten().nonzero()[:, 0]
         is_current = batch.is_current.flatten()[index]
         current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))
-        return Labels(index, batch.target_label.flatten()[index], is_current, current, context)
+        weights = batch.weights_of(batch.label_sentence)
+        weight = None if weights is None else weights.flatten()[index]
+        return Labels(index, batch.target_label.flatten()[index], is_current, current, context, weight)
 
     @property
     def count(self) -> int:
@@ -212,13 +220,15 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold its sentences. Lengths count their tokens and the symbols that set them apart.
+    `source` and `target` hold its sentences, `weights` those of the target's labels, where they are weighted.
+    Lengths count their tokens and the symbols that set them apart.
     """
 
     document: int
     window: Window
     source: Sequence[Tokens]
     target: Sequence[Tokens]
+    weights: Sequence[float] | None = None
 
     @property
     def current(self) -> tuple[int, int]:

@@ -278,11 +278,8 @@ def choose_side(side: str, teacher: Languages, data: Languages, folder: str) -> 
 def _kept(data: PreparedData, index: int) -> Row:
     """A document of the corpus as it is."""
     document = data.train[index]
-    sides = _decoded(data, document.source, "source"), _decoded(data, document.target, "target")
-    text = ParallelDocument(document.id, *sides)
-    return Row(
-        document.id, None, text, [s.tolist() for s in document.source], [t.tolist() for t in document.target]
-    )
+    source, target = ([tokens.tolist() for tokens in side] for side in (document.source, document.target))
+    return Row(document.id, None, data.texts(index), source, target)
 
 
 def _in_chunks(count: int) -> Iterator[range]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.prepared import REPORT, TRAIN, digest_file, read_report, store_exists
 from cotext.data.store import TokenStore
@@ -63,6 +64,13 @@ class PreparedData:
         """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
+
+    def texts(self, index: int) -> ParallelDocument:
+        """A document of the training corpus, decoded."""
+        document = self.train[index]
+        source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
+        target = tuple(self.tokenizer.decode(tokens.tolist(), "target") for tokens in document.target)
+        return ParallelDocument(document.id, source, target)
 
     def most_sentences(self) -> int:
         """Sentences of the longest training document, pairs without a token left out; at least 1."""

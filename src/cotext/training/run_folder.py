@@ -12,7 +12,8 @@ from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME
 from cotext.training.start_settings import written_config
 
-# Keys that may change between an interruption and its continuation: they say how long and how loudly.
+# Keys that may change between an interruption and its continuation: they say how long and how loudly, and
+# where a file lies that is known by its digest.
 MAY_CHANGE = (
     "paper",
     "languages",
@@ -22,6 +23,7 @@ MAY_CHANGE = (
     "train.patience",
     "train.log_every",
     "train.threads",
+    "train.weight_by",
     "train.shard_model",
     "train.checkpoint_activations",
     "train.average",

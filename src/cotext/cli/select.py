@@ -1,0 +1,150 @@
+"""`cotext select`: the sentences of a corpus that need context, for weights, training and people."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cotext.cli.messages import printable
+from cotext.cli.options import Checkpoint, Device, Format, Json, Scoring, as_json, output, scoring_settings
+from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.analysis.selection import Criterion
+
+
+def select(
+    run: Annotated[Path, typer.Argument(help="Run folder of a system with context.")],
+    source: Annotated[
+        Path,
+        typer.Option(
+            help="Source documents, a file with both sides, or a prepared folder: its training corpus."
+        ),
+    ],
+    target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
+    cxmi: Annotated[
+        Path | None,
+        typer.Option(
+            help="Figures of these texts that `cotext cxmi RUN --out` has written: nothing is scored again."
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(help="Gain from context to rank by: of the best word, sentence (sum), or token (mean)."),
+    ] = "word",
+    source_words: Annotated[
+        Path | None,
+        typer.Option(help="File of words, one a line: rank only sentences whose source has one of them."),
+    ] = None,
+    target_words: Annotated[
+        Path | None,
+        typer.Option(help="File of words, one a line: of the target, only these count, as pronouns."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Sentences in the table and on the sheet.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="File for all ranked sentences, JSON lines.")] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sheet for human evaluation of the first sentences, .html or .csv; its key goes beside it."
+        ),
+    ] = None,
+    hypothesis: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --sheet, translations of the corpus to be rated; may be repeated. Default: --target."
+        ),
+    ] = None,
+    before: Annotated[int, typer.Option(min=0, help="With --sheet, sentences before each.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="With --sheet, of the order of items and systems.")] = 1,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="File of weights for `train.weight_by`, of the training corpus of a folder."),
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="With --weights, the share of all weight that goes by the scores.",
+        ),
+    ] = 0.5,
+    format: Format = None,
+    device: Device = None,
+    set: Scoring = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Rank the sentences of a corpus by how much they need context."""
+    decode = scoring_settings(set)
+    from cotext.analysis.corpus_texts import corpus_texts, is_prepared
+    from cotext.analysis.selected_corpus import SelectionRequest, select_corpus, weigh
+    from cotext.analysis.selection import effective_share
+    from cotext.data.formats import read_documents
+    from cotext.data.formats.streams import atomic_sinks
+    from cotext.metrics.evaluate_files import name_systems
+    from cotext.reports.evaluation_sheet import SheetSettings, check_systems, key_of, write_sheet
+    from cotext.runtime.progress import meter
+
+    if weights is not None and not is_prepared(source):
+        raise CotextError(
+            "--weights: are those of the training corpus of a folder made by `prepare`; give --source such a "
+            f"folder, not {source}"
+        )
+    criterion = _criterion(by, source_words, target_words)
+    request = SelectionRequest(run, source, target, format, cxmi, criterion, device, decode, checkpoint)
+    inputs = [source, target, cxmi, source_words, target_words]
+    key = None if sheet is None else key_of(sheet)
+    if hypothesis and sheet is None:
+        raise CotextError("--hypothesis is for a sheet: add --sheet, or leave it out")
+    systems = {
+        name: list(read_documents(path, format, "target"))
+        for name, path in name_systems(hypothesis or []).items()
+    }
+    if systems:
+        check_systems(systems, corpus_texts(source, target, format))
+    with _held([out, weights, sheet, key], [*inputs, *(hypothesis or [])]), meter("scoring", 0) as progress:
+        found = select_corpus(request, progress.restart, progress.advance)
+        lines = [found.render(top)]
+        if out is not None:
+            with atomic_sinks([out]) as [sink]:
+                for row in found.rows():
+                    sink.write(f"{dumps(row, ensure_ascii=False)}\n")
+        if sheet is not None:
+            items = write_sheet(sheet, found, systems, SheetSettings(top, before, seed))
+            lines.append(f"{sheet}: {items} items; {key} tells what they are, and is not for raters")
+        if weights is not None:
+            given = weigh(weights, source, found, share)
+            lines.append(
+                f"{weights}: weights of {len(given):,} sentences, at most {max(given):.3g} times the mean; "
+                f"as unequal as if {effective_share(given):.0%} of them counted alike"
+            )
+    if json:
+        header, *rows = islice(found.rows(), top + 1)
+        typer.echo(as_json({**header, "first": rows}))
+        return
+    for line in lines:
+        typer.echo(printable(line))
+
+
+@contextmanager
+def _held(outs: Sequence[Path | None], inputs: Sequence[Path | None]) -> Iterator[None]:
+    """Check and hold all files that are to be written."""
+    named = [out for out in outs if out is not None]
+    if len({out.absolute() for out in named}) < len(named):
+        raise CotextError(f"{named[0]}: two options name this file; give each its own")
+    with ExitStack() as stack:
+        for out in named:
+            stack.enter_context(output(out, inputs))
+        yield
+
+
+def _criterion(by: str, source_words: Path | None, target_words: Path | None) -> "Criterion":
+    from cotext.analysis.marked_words import read_marked_words
+    from cotext.analysis.selection import Criterion
+
+    lists = (None if path is None else read_marked_words(path) for path in (source_words, target_words))
+    return Criterion(by, *lists)
