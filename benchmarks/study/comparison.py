@@ -94,6 +94,13 @@ class Comparison:
             for system, seeds in self.decided.get(name, {}).items()
         }
 
+    def examples(self, name: str) -> dict[str, set[int]]:
+        """How many decisions an accuracy is made of, by system and over its seeds; nothing of scores."""
+        return {
+            system: {len(each.right) for each in seeds}
+            for system, seeds in self.decided.get(name, {}).items()
+        }
+
     def differences(self, name: str, first: str, others: Sequence[str]) -> dict[str, Difference]:
         """Differences of systems from the first, corrected for all of them; none that cannot be tested."""
         there = [system for system in others if system in self.values(name)]

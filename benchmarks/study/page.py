@@ -183,12 +183,24 @@ def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
     values = {name: found.values(name) for name in columns.values()}
     different = {name: _different(found, name, good) for name in columns.values()}
     systems = [s for s in found.results["rows"] if any(s in each for each in values.values())]
-    rows = [["", *columns]]
+    numbers = {name: found.examples(name) for name in columns.values()}
+    # The same suite for all has its number once; what systems write decides how much of it can be judged.
+    alike = {
+        name: next(iter(each)) for name, of in numbers.items() if len(each := set().union(*of.values())) == 1
+    }
+    rows = [
+        [
+            "",
+            *(f"{title} (of {alike[name]:,})" if name in alike else title for title, name in columns.items()),
+        ]
+    ]
     for system in systems:
         cells = []
         for name in columns.values():
             told = _told(values[name][system]) if system in values[name] else ""
-            cells.append(f"**{told}**" if system in different[name] else told)
+            told = f"**{told}**" if system in different[name] else told
+            of = sorted(numbers[name].get(system, ())) if name not in alike else []
+            cells.append(f"{told} of {'-'.join(dict.fromkeys((str(of[0]), str(of[-1]))))}" if of else told)
         rows.append([system, *cells])
     return _markdown(rows)
 

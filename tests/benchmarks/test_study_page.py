@@ -225,3 +225,20 @@ def test_papers_have_these_orderings(ordering: Ordering) -> None:
     values = {each["row"]: each["values"][column] for each in table["rows"]}
     named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
     assert values[named[0]] > values[named[1]]
+
+
+def test_an_accuracy_says_of_how_many_choices_it_is(tmp_path: Path) -> None:
+    made = Made(tmp_path / "out")
+    for system, count in (("sentence", 1), ("s4to4", 3)):
+        made.decide(system, [100])
+        entry = {
+            "decisions": {str(n): "right" for n in range(count)},
+            "documents": {str(n): n for n in range(count)},
+            "signature": "tie:wrong",
+        }
+        path = made.place(system, 1) / "written.decisions.json"
+        path.write_text(json.dumps({"own-pronoun": entry}))
+    page = render([Comparison(tmp_path / "out")])
+    assert f"| contrapro.{PART} (of {EXAMPLES}) |" in page  # a suite that all decide
+    assert "| sentence | 100.00 of 1 |" in page  # what each writes, as far as it can be judged
+    assert "| s4to4 | 100.00 of 3 |" in page
