@@ -194,7 +194,7 @@ class CorpusJob:
             log = partial(JournalWindows, journal) if self._by_window else _no_windows
             report.resumed_documents = self.translate_into(journal, on_sentences, log)
             lock.require()
-            done = [journal.done[index] for index in range(len(journal.done))]
+            done = [journal.done[index] for index in range(len(file.documents))]
             if self.scores is not None:
                 write_scores(self.scores, done)
             if (nbest := opened.config.decode.nbest) > 1:
