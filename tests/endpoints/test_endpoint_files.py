@@ -172,6 +172,32 @@ def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> N
     assert found == [tuple(WORDS.values())] * 2
 
 
+def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
+    lines = [
+        {"doc_id": "a", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "<p>It is loud.</p><p></p>"},
+        {"doc_id": "b", "src_lang": "en", "tgt_lang": "cs_CZ", "source_doc": "It is loud."},
+        {"doc_id": "c", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "It is tired.\n\nIt is loud."},
+    ]
+    for line in lines:
+        line["instruction"] = f"Be formal in {line['doc_id']}.\n100% of it."
+    source, out = tmp_path / "test.en", tmp_path / "out.de"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 0, outcome.err
+    assert "|instructions:2|" in outcome.out
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(line["doc_id"], line["tgt_lang"], line["hypothesis"]) for line in found] == [
+        ("a", "de_DE", "<p>Er ist laut.</p><p></p>"),
+        ("c", "de_DE", "Sie ist müde.\n\nEr ist laut."),
+    ]
+    instructed = {request.question.split("Be formal in ")[1][:14] for request in fake.requests}
+    assert instructed == {"a.\n100% of it.", "c.\n100% of it."}
+    source.write_text(source.read_text() + json.dumps(lines[0]) + "\n")
+    outcome = translated(tmp_path, fake, "--overwrite")
+    assert (outcome.code, "has documents twice" in outcome.err) == (2, True)
+    assert len(fake.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -28,8 +28,11 @@ def model_entries(client: Client) -> list[str]:
     return entries
 
 
-def translation_signature(client: Client, prompt: Prompt) -> str:
-    """The signature of translations; the days are those of all answers that they are made of."""
+def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
+    """The signature of translations; the days are those of all answers that they are made of.
+
+    `instructed`: documents with instructions of their own, which were handed on.
+    """
     endpoint = client.endpoint
     pair = endpoint.languages
     named = str(pair) or "-".join(name.replace("-", "_") for name in endpoint.language_names)
@@ -38,6 +41,8 @@ def translation_signature(client: Client, prompt: Prompt) -> str:
     if endpoint.context_sentences:
         entries.append(f"context:{endpoint.context_sentences}")
     entries += [f"prompt:{prompt.digest}", f"repeats:{endpoint.repeats}"]
+    if instructed:
+        entries.append(f"instructions:{instructed}")
     if client.counts.period:
         entries.append(f"answered:{client.counts.period}")
     return "|".join([*entries, f"version:{__version__}"])
