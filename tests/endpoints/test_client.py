@@ -12,6 +12,7 @@ import pytest
 from endpoints.described import KEY, VARIABLE, WORDS, described
 from endpoints.fake import Fake
 
+from cotext.endpoints import answers as answers_module
 from cotext.endpoints import client as client_module
 from cotext.endpoints.answers import Answers, Request
 from cotext.endpoints.client import Client, RefusedRequestError
@@ -295,6 +296,18 @@ def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> N
         # Paid for once, it counts once.
         assert (client.counts.now.requests, client.counts.all.requests) == (1, 1)
     assert len(fake.requests) == 2  # one without an answer
+
+
+def test_an_answer_as_large_as_it_may_be_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "MAX_ANSWER_BYTES", 2_000)
+    content = {"a": "é" * 990}
+    answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
+    answers.keep(request, content)
+    found = answers.find(request)
+    assert found is not None
+    assert found.content == content
 
 
 def test_the_first_answer_of_two_processes_stays(tmp_path: Path) -> None:
