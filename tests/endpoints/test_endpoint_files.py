@@ -83,6 +83,14 @@ def test_a_file_its_report_and_its_price(tmp_path: Path, fake: Fake, source: Pat
     assert entries["answered"] in (today, told["answered"])
 
 
+def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: Fake, source: Path) -> None:
+    body = {"model": "a|b\n\x1b[31mc", "choices": [{"message": {"content": "[1] Eins."}}]}
+    source.write_text("One.\n")
+    fake.misbehave("given", body=json.dumps(body).encode())
+    outcome = translated(tmp_path, fake)
+    assert "|answered_by:a/b [31mc|" in outcome.out
+
+
 def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:
     assert translated(tmp_path, fake).code == 0
     first, sent = (tmp_path / "out.de").read_bytes(), len(fake.requests)

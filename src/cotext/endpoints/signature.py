@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from cotext.decoding.signature import signature_entries
 from cotext.endpoints.client import Client
+from cotext.endpoints.numbered import one_line
 from cotext.endpoints.prompts import Prompt
 from cotext.endpoints.scoring_offer import Way
 from cotext.runtime.version import __version__
@@ -15,9 +16,10 @@ def model_entries(client: Client) -> list[str]:
     """Entries of the model: who serves it, its name, what it calls itself, and the settings of requests."""
     endpoint = client.endpoint
     entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
-    others = sorted(client.counts.models - {endpoint.model})
+    # The server names them: no line end or command of a terminal may stand in a signature.
+    others = sorted({one_line(name).replace("|", "/") for name in client.counts.models} - {endpoint.model, ""})
     if others:
-        entries.append(f"answered_by:{','.join(name.replace('|', '/') for name in others)}")
+        entries.append(f"answered_by:{','.join(others)}")
     temperature = "default" if endpoint.temperature is None else f"{endpoint.temperature:g}"
     entries.append(f"temperature:{temperature}")
     if endpoint.max_tokens is not None:
