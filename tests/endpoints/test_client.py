@@ -235,6 +235,14 @@ def test_the_key_is_sent_and_shown_nowhere(tmp_path: Path, fake: Fake) -> None:
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
+def test_an_error_is_one_line(tmp_path: Path, fake: Fake) -> None:
+    body = json.dumps({"error": {"message": "busy\n\x1b[31mcotext: done\x07"}}).encode()
+    fake.misbehave("given", status=400, body=body)
+    with opened(tmp_path, fake) as client, pytest.raises(RefusedRequestError) as error:
+        client.post(PATH, asking())
+    assert error.value.said == "busy [31mcotext: done"
+
+
 @pytest.mark.parametrize("status", [200, 400])
 def test_an_error_that_is_cut_has_no_part_of_the_key(tmp_path: Path, fake: Fake, status: int) -> None:
     said = "x" * (client_module.SAID_CHARACTERS - 20) + KEY

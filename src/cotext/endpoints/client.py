@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from cotext.endpoints.answers import MAX_ANSWER_BYTES, Answers, Request
 from cotext.endpoints.config import Endpoint, read_endpoint
+from cotext.endpoints.numbered import one_line
 from cotext.endpoints.pace import Pace, StoppedError, backoff, retry_after
 from cotext.endpoints.usage import Counts
 from cotext.runtime.errors import CotextError, shown
@@ -277,7 +278,7 @@ def _error_of(content: Any) -> tuple[str, str]:
     """The code and the text of an error, in the forms that APIs give it."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        return "", str(error)[:SAID_CHARACTERS]
+        return "", one_line(str(error))[:SAID_CHARACTERS]
     code = error.get("code") or error.get("type") or ""
     said = error.get("message") or error.get("detail") or error
-    return str(code)[:SAID_CHARACTERS], str(said)[:SAID_CHARACTERS]
+    return str(code)[:SAID_CHARACTERS], one_line(str(said))[:SAID_CHARACTERS]

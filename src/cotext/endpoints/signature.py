@@ -17,8 +17,8 @@ def model_entries(client: Client) -> list[str]:
     endpoint = client.endpoint
     entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
     # The server names them: no line end or command of a terminal may stand in a signature.
-    others = sorted({one_line(name).replace("|", "/") for name in client.counts.models} - {endpoint.model, ""})
-    if others:
+    names = {one_line(name).replace("|", "/") for name in client.counts.models}
+    if others := sorted(names - {endpoint.model, ""}):
         entries.append(f"answered_by:{','.join(others)}")
     temperature = "default" if endpoint.temperature is None else f"{endpoint.temperature:g}"
     entries.append(f"temperature:{temperature}")
