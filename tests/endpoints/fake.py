@@ -27,7 +27,7 @@ WORD = re.compile(r"\w+|\W+")
 
 # What goes wrong on the way, whatever was asked.
 STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
-TRANSPORT = (*STATUS, "timeout", "disconnect", "truncated", "not json", "huge", "echo key")
+TRANSPORT = (*STATUS, "timeout", "disconnect", "truncated", "not json", "huge", "echo key", "given")
 # Answers of the right form with a wrong content ...
 TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "array": lambda answer: [answer],
@@ -182,7 +182,7 @@ class Fake:
         """Go wrong at the next `times` requests that fit `when`, at all of them if None.
 
         `options`: `retry_after` of a status (seconds or a date), `seconds` of a timeout, `size` of a huge
-        answer.
+        answer; `status`, `body` and `headers` of an answer that is given.
         """
         assert name in TRANSPORT or name in TYPES or name in TEXTS, name
         self._faults.append(Fault(name, times, when, options))
@@ -342,6 +342,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(STATUS[fault.name], message, headers)
         elif fault.name == "echo key":
             self._send(400, {"error": {"message": f"bad request with header {key}"}})
+        elif fault.name == "given":
+            options = fault.options
+            self._send(options.get("status", 200), options["body"], options.get("headers"))
         elif fault.name == "timeout":
             self.fake.closing.wait(fault.options.get("seconds", 30))
             self.close_connection = True

@@ -1,5 +1,6 @@
 """The client: answers are kept, passing failures are waited for, and the key is seen by nobody."""
 
+import gzip
 import json
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from endpoints.described import KEY, VARIABLE, WORDS, described
 from endpoints.fake import Fake
 
+from cotext.endpoints import answers as answers_module
 from cotext.endpoints import client as client_module
 from cotext.endpoints.answers import Answers, Request
 from cotext.endpoints.client import Client, RefusedRequestError
@@ -164,6 +166,47 @@ def test_an_answer_without_end_is_cut(tmp_path: Path, fake: Fake, monkeypatch: p
         client.post(PATH, asking())
 
 
+def test_an_answer_packed_several_times_is_not_unpacked(tmp_path: Path, fake: Fake) -> None:
+    packed = gzip.compress(gzip.compress(b"{}" + b" " * 1_000_000))
+    fake.misbehave("given", body=packed, headers={"Content-Encoding": "gzip, gzip"})
+    with (
+        opened(tmp_path, fake, retries=0) as client,
+        pytest.raises(CotextError, match="an answer in the encoding 'gzip, gzip', not asked for"),
+    ):
+        client.post(PATH, asking())
+    fake.misbehave("given", body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": "gzip"})
+    with opened(tmp_path, fake) as client:
+        assert client.post(PATH, asking()) == {"a": 1}
+
+
+def test_a_redirection_is_not_followed(tmp_path: Path, fake: Fake) -> None:
+    with Fake(WORDS) as other, opened(tmp_path, fake) as client:
+        headers = {"Location": f"{other.url}/{PATH}"}
+        fake.misbehave("given", status=307, body=b"", headers=headers)
+        with pytest.raises(RefusedRequestError, match="the address has moved"):
+            client.post(PATH, asking())
+        assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "value"),
+    [
+        ("http://xn--/v1", "", ""),
+        ("http://256.1.1.1/v1", "", ""),
+        ("http://127.0.0.1:9/v1", "ALL_PROXY", "gopher://proxy"),
+        ("http://127.0.0.1:9/v1", "SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+def test_what_makes_no_connection_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, variable: str, value: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, value)
+    client_module._certificates.cache_clear()
+    with pytest.raises(CotextError, match="no connection can be made"):
+        Client.open(described(tmp_path, address))
+
+
 def test_nobody_there(tmp_path: Path) -> None:
     with (
         Client.open(described(tmp_path, "http://127.0.0.1:9/v1", retries=1)) as client,
@@ -190,6 +233,43 @@ def test_the_key_is_sent_and_shown_nowhere(tmp_path: Path, fake: Fake) -> None:
     assert KEY not in f"{error.value.said} {client.endpoint!r} {client.counts!r}"
     assert all(fake.headers["Authorization"] == f"Bearer {KEY}" for fake in fake.requests)
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_an_error_is_one_line(tmp_path: Path, fake: Fake) -> None:
+    body = json.dumps({"error": {"message": "busy\n\x1b[31mcotext: done\x07"}}).encode()
+    fake.misbehave("given", status=400, body=body)
+    with opened(tmp_path, fake) as client, pytest.raises(RefusedRequestError) as error:
+        client.post(PATH, asking())
+    assert error.value.said == "busy [31mcotext: done"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_error_that_is_cut_has_no_part_of_the_key(tmp_path: Path, fake: Fake, status: int) -> None:
+    said = "x" * (client_module.SAID_CHARACTERS - 20) + KEY
+    for body in (said.encode(), json.dumps({"error": {"message": said}}).encode()):
+        fake.misbehave("given", status=status, body=body)
+        with opened(tmp_path, fake, retries=0) as client, pytest.raises(CotextError) as error:
+            client.post(PATH, asking())
+        assert KEY[:12] not in str(error.value)
+
+
+def test_a_key_that_json_writes_otherwise_is_not_kept(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = 'sk-"quoted"\\and-long'
+    monkeypatch.setenv(VARIABLE, key)
+    fake.misbehave("given", body=json.dumps({"a": [f"Bearer {key}"]}).encode())
+    with opened(tmp_path, fake) as client:
+        assert client.post(PATH, asking()) == {"a": ["Bearer [key]"]}
+
+
+def test_a_key_that_is_nested_too_deep_is_no_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("given", body=f'{{"a": {"[" * 900}"{KEY}"{"]" * 900}}}'.encode())
+    with (
+        opened(tmp_path, fake, retries=0) as client,
+        pytest.raises(CotextError, match="nested too deep"),
+    ):
+        client.post(PATH, asking())
 
 
 def test_a_placeholder_for_a_key_is_a_word_like_others(
@@ -221,8 +301,21 @@ def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> N
             thread.start()
         for thread in threads:
             thread.join()
-        assert (client.counts.now.requests, client.counts.all.requests) == (1, 4)
+        # Paid for once, it counts once.
+        assert (client.counts.now.requests, client.counts.all.requests) == (1, 1)
     assert len(fake.requests) == 2  # one without an answer
+
+
+def test_an_answer_as_large_as_it_may_be_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "MAX_ANSWER_BYTES", 2_000)
+    content = {"a": "é" * 990}
+    answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
+    answers.keep(request, content)
+    found = answers.find(request)
+    assert found is not None
+    assert found.content == content
 
 
 def test_the_first_answer_of_two_processes_stays(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
         ({"at_once": 0}, "at_once = 0"),
         ({"endpoint": "api.example.com/v1"}, "give the address of an API"),
         ({"endpoint": "http://[::1/v1"}, "give the address of an API"),
+        ({"endpoint": "http://api..example.com/v1"}, "give the address of an API"),
         ({"endpoint": "https://user:word@example.com/v1"}, "leave them out"),
         ({"endpoint": "https://example.com/v1?key=abc"}, "leave them out"),
         ({"mode": "sentence", "context": 2}, "context is of the modes context and chunk"),

@@ -15,6 +15,8 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.decoding.signature import signature_entries
 from cotext.endpoints import client as client_module
+from cotext.endpoints.kept_reports import report_beside
+from cotext.endpoints.translate_file import report_of
 from cotext.runtime.files import checksum
 
 SOURCE = "\n".join([*WORDS, "", "The cat sleeps.", ""])
@@ -81,6 +83,25 @@ def test_a_file_its_report_and_its_price(tmp_path: Path, fake: Fake, source: Pat
     assert entries["languages"] == "en-de"
     assert entries["mode"] == "chunk-3"
     assert entries["answered"] in (today, told["answered"])
+
+
+def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: Fake, source: Path) -> None:
+    body = {"model": "a|b\n\x1b[31mc", "choices": [{"message": {"content": "[1] Eins."}}]}
+    source.write_text("One.\n")
+    fake.misbehave("given", body=json.dumps(body).encode())
+    outcome = translated(tmp_path, fake)
+    assert "|answered_by:a/b [31mc|" in outcome.out
+
+
+def test_a_report_of_elsewhere_stays_in_its_lines(tmp_path: Path, fake: Fake, source: Path) -> None:
+    assert translated(tmp_path, fake).code == 0
+    out = tmp_path / "out.de"
+    beside = report_of(out)
+    content = json.loads(beside.read_text())
+    beside.write_text(json.dumps(content | {"signature": "a\nb.de\x1b[1m"}))
+    found = report_beside(out)
+    assert found is not None
+    assert found.signature == "a b.de [1m"
 
 
 def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:
@@ -170,6 +191,32 @@ def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> N
     assert outcome.code == 0, outcome.err
     found = [document.sentences for document in read_documents(out, format, "target")]
     assert found == [tuple(WORDS.values())] * 2
+
+
+def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
+    lines = [
+        {"doc_id": "a", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "<p>It is loud.</p><p></p>"},
+        {"doc_id": "b", "src_lang": "en", "tgt_lang": "cs_CZ", "source_doc": "It is loud."},
+        {"doc_id": "c", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "It is tired.\n\nIt is loud."},
+    ]
+    for line in lines:
+        line["instruction"] = f"Be formal in {line['doc_id']}.\n100% of it."
+    source, out = tmp_path / "test.en", tmp_path / "out.de"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 0, outcome.err
+    assert "|instructions:2|" in outcome.out
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(line["doc_id"], line["tgt_lang"], line["hypothesis"]) for line in found] == [
+        ("a", "de_DE", "<p>Er ist laut.</p><p></p>"),
+        ("c", "de_DE", "Sie ist müde.\n\nEr ist laut."),
+    ]
+    instructed = {request.question.split("Be formal in ")[1][:14] for request in fake.requests}
+    assert instructed == {"a.\n100% of it.", "c.\n100% of it."}
+    source.write_text(source.read_text() + json.dumps(lines[0]) + "\n")
+    outcome = translated(tmp_path, fake, "--overwrite")
+    assert (outcome.code, "has documents twice" in outcome.err) == (2, True)
+    assert len(fake.requests) == 2
 
 
 @pytest.mark.parametrize(

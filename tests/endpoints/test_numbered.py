@@ -106,6 +106,7 @@ def test_what_an_answer_begins_with_is_that_of_its_whole() -> None:
         ("Here is the translation:\n\nEins.", "Eins.", ["an introduction"]),
         ("<think>One.</think>Eins.", "Eins.", ["thoughts"]),
         ("", "", []),
+        ("Sorry, das geht nicht.", "Sorry, das geht nicht.", []),
     ],
 )
 def test_an_answer_without_numbers(answer: str, sentence: str, left_out: list[str]) -> None:

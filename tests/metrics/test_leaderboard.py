@@ -12,7 +12,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.metrics.bleu import evaluate, measure
 from cotext.metrics.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
-from cotext.metrics.leaderboard import LeaderboardRequest, Place, lengths_of, make_leaderboard
+from cotext.metrics.leaderboard import LeaderboardRequest, Place, lengths_of, make_leaderboard, output_files
 from cotext.metrics.profile import by_length
 from cotext.metrics.ranking import places, ranked
 from cotext.metrics.significance import PairedTest, SystemDifference
@@ -241,6 +241,13 @@ def test_what_is_refused(board: Path, options: list[str], words: str) -> None:
     outcome = cotext(*command(board, *options))
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
+
+
+def test_what_lies_beside_an_output_is_no_system(tmp_path: Path) -> None:
+    for name in ("gpt.de", "gpt.de.docids", "gpt.de.report.json", "gpt.de.nbest.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("Er schläft.\n")
+    request = LeaderboardRequest(systems=(tmp_path,), page=tmp_path / "page.html", references=())
+    assert [path.name for path in output_files(request)] == ["b.jsonl", "gpt.de"]
 
 
 def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> None:

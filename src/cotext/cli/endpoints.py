@@ -43,8 +43,12 @@ def translate_by_endpoint(
     for option, value in others.items():
         if value:
             raise CotextError(f"{description}: {option} is not for language models; leave it out")
-    language = read_endpoint(description, overrides).languages.source
-    formats = unrefused(partial(_corpus_format, file, format) for file in files)
+    endpoint = read_endpoint(description, overrides)
+    language = endpoint.languages.source
+    # Of lines of WMT in several languages, those that the model is to translate.
+    target = endpoint.languages.target or endpoint.target_language.replace("-", "_")
+    wmt = f"wmt:{language}-{target}" if language else f"wmt:{target}"
+    formats = unrefused(partial(_corpus_format, file, format, wmt) for file in files)
     folder = outs[0].parent if in_folder else None
     check_outputs_of(files, outs, None, overwrite, folder)
     check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
@@ -62,8 +66,8 @@ def translate_by_endpoint(
     _tell(outs, reports, json, in_folder)
 
 
-def _corpus_format(file: Path, format: str | None) -> str:
-    """The name of the format of a corpus.
+def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
+    """The name of the format of a corpus; `wmt`: of lines of WMT in the languages of the model.
 
     Raises:
         CotextError: a file of another kind.
@@ -72,6 +76,8 @@ def _corpus_format(file: Path, format: str | None) -> str:
 
     found = format_of(file, format)
     if not isinstance(found, str):
+        if found.name == "wmt":
+            return wmt
         raise CotextError(
             f"{file}: language models behind an API translate corpora (docs/data-format.md), and this is "
             f"{found.name}; add --format text if it holds one sentence a line"

@@ -22,6 +22,7 @@ from cotext.runtime.reading import read_bytes
 
 FOLDER_ENDING: Final = ".answers"
 MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of a long prompt are that large
+_TIMES_LARGER: Final = 4  # kept, with its request: what two bytes were is six, as an escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Answers:
         if not path.exists():
             return None
         try:
-            entry = unsealed(read_bytes(path, 2 * MAX_ANSWER_BYTES).decode(errors="replace"))
+            entry = unsealed(read_bytes(path, _TIMES_LARGER * MAX_ANSWER_BYTES).decode(errors="replace"))
             content, day = entry["answer"], entry["day"]
         except (ValueError, KeyError):
             return None  # damaged: it is asked for again, and replaced

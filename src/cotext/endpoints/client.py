@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from cotext.endpoints.answers import MAX_ANSWER_BYTES, Answers, Request
 from cotext.endpoints.config import Endpoint, read_endpoint
+from cotext.endpoints.numbered import one_line
 from cotext.endpoints.pace import Pace, StoppedError, backoff, retry_after
 from cotext.endpoints.usage import Counts
 from cotext.runtime.errors import CotextError, shown
@@ -26,6 +27,7 @@ EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_
 # Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
+ENCODING: Final = "gzip"
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -65,15 +67,24 @@ class Client:
         self._address = endpoint.endpoint.rstrip("/")
         self._secret = endpoint.secret()
         self._pace = Pace(endpoint.requests_per_minute)
-        headers = {"User-Agent": f"cotext/{__version__}"}
+        # No other encoding, nor several: few bytes could stand for any number.
+        headers = {"User-Agent": f"cotext/{__version__}", "Accept-Encoding": ENCODING}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         limits = httpx.Limits(max_keepalive_connections=endpoint.at_once)
-        self._under_way: dict[str, threading.Lock] = {}  # requests by their digests
+        self._requests: dict[str, threading.Lock] = {}  # of this job, by their digests
+        self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
-        self._http = httpx.Client(
-            headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
-        )
+        try:
+            httpx.Request("POST", self._address)  # names that no machine can have
+            self._http = httpx.Client(
+                headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
+            )
+        except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            raise CotextError(
+                f"{self._address}: no connection can be made: {error}; is the address right, and are the "
+                "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, where they are set?"
+            ) from None
         self._errors = httpx.HTTPError
 
     @classmethod
@@ -117,12 +128,15 @@ class Client:
         """
         request = Request(self._address, path, payload, repeat)
         # Equal requests of several threads wait for the answer to the first, and share it.
-        with self._under_way.setdefault(request.digest, threading.Lock()):
+        with self._requests.setdefault(request.digest, threading.Lock()):
             found = self.answers.find(request)
             kept = found is not None
             if found is None:
                 found = self.answers.keep(request, self._asked(request))
-        self.counts.count(found.content, found.day, kept)
+            # An answer is paid for once, however many sentences it is of.
+            if request.digest not in self._counted:
+                self._counted.add(request.digest)
+                self.counts.count(found.content, found.day, kept)
         return found.content
 
     def _asked(self, request: Request) -> dict[str, Any]:
@@ -160,6 +174,9 @@ class Client:
             with self._http.stream(
                 "POST", f"{self._address}/{request.path}", json=dict(request.payload)
             ) as response:
+                encoding = response.headers.get("Content-Encoding", ENCODING)
+                if encoding.strip().lower() not in (ENCODING, "identity", ""):
+                    raise _PassingError(f"an answer in the encoding {shown(encoding)}, not asked for")
                 for part in response.iter_bytes():
                     body += part
                     if len(body) > MAX_ANSWER_BYTES:
@@ -178,23 +195,22 @@ class Client:
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
-            content = parse_json(_whole_characters(text), "the answer")
+            content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
         except CotextError as error:
             raise _PassingError(str(error)) from None
         if not isinstance(content, dict):
             raise _PassingError("the answer is no JSON object")
         if content.get("error"):  # as some proxies send them, with status 200
             _, said = _error_of(content)
-            raise _PassingError(f"an error: {self._without_key(said)}")
-        cleaned: dict[str, Any] = self._cleaned(content)
-        return cleaned
+            raise _PassingError(f"an error: {said}")
+        return content
 
     def _refusal(self, status: int, text: str, asked: str) -> Exception:
         try:
-            code, said = _error_of(parse_json(text, "the answer"))
+            code, said = _error_of(self._cleaned(parse_json(text, "the answer")))
         except CotextError:
-            code, said = "", shown(text[:SAID_CHARACTERS])
-        code, said = self._without_key(code), self._without_key(said)
+            # The key first: of what is cut, a part of it might stay.
+            code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
         what = f"status {status}: {said}" if said else f"status {status}"
         if status in PASSING and code not in EXHAUSTED:
             return _PassingError(what, retry_after(asked, time.time()) if asked else None)
@@ -217,15 +233,26 @@ class Client:
         return text.replace(self._secret, "[key]") if hidden else text
 
     def _cleaned(self, value: Any) -> Any:
-        """A value of JSON without the key, which a server may send back."""
-        if len(self._secret) < SECRET_CHARACTERS or self._secret not in json.dumps(value, ensure_ascii=False):
+        """A value of JSON without the key, which a server may send back.
+
+        Raises:
+            CotextError: nested too deep.
+        """
+        if len(self._secret) < SECRET_CHARACTERS:
             return value
+        try:
+            written = json.dumps(value, ensure_ascii=False)
+            return self._replaced(value) if json.dumps(self._secret)[1:-1] in written else value
+        except RecursionError:
+            raise CotextError("the answer: nested too deep") from None
+
+    def _replaced(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._without_key(value)
         if isinstance(value, list):
-            return [self._cleaned(each) for each in value]
+            return [self._replaced(each) for each in value]
         if isinstance(value, dict):
-            return {self._without_key(key): self._cleaned(each) for key, each in value.items()}
+            return {self._without_key(key): self._replaced(each) for key, each in value.items()}
         return value
 
 
@@ -251,7 +278,7 @@ def _error_of(content: Any) -> tuple[str, str]:
     """The code and the text of an error, in the forms that APIs give it."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        return "", str(error)[:SAID_CHARACTERS]
+        return "", one_line(str(error))[:SAID_CHARACTERS]
     code = error.get("code") or error.get("type") or ""
     said = error.get("message") or error.get("detail") or error
-    return str(code)[:SAID_CHARACTERS], str(said)[:SAID_CHARACTERS]
+    return str(code)[:SAID_CHARACTERS], one_line(str(said))[:SAID_CHARACTERS]

@@ -186,7 +186,8 @@ def _address(text: str) -> SplitResult | None:
     try:
         address = urlsplit(text)
         known = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:  # half an IPv6 address, a port that is none
+        (address.hostname or "").encode("idna")
+    except ValueError:  # half an IPv6 address, a port that is none, a name with nothing between two dots
         return None
     plain = text.isascii() and text.isprintable() and not {" ", "|"} & {*text}
     return address if known and plain else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cotext.endpoints.numbered import one_line
 from cotext.endpoints.translate_file import REPORT, report_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -65,10 +66,10 @@ def report_beside(translation: Path) -> KeptReport | None:
             input_tokens=int(usage["input_tokens"]),
             output_tokens=int(usage["output_tokens"]),
             cost=None if cost is None else float(cost),
-            repairs=Counter(str(repair["remedy"]) for repair in content["repairs"]),
+            repairs=Counter(one_line(str(repair["remedy"])) for repair in content["repairs"]),
             untranslated=len(content["untranslated"]),
             changed=content["output"] != checksum(translation),
-            signature=str(content["signature"]),
+            signature=one_line(str(content["signature"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CotextError(

@@ -20,7 +20,7 @@ _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
 _THOUGHTS: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 _REFUSAL: Final = re.compile(
-    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, |(i['’]m|i am) (unable|not able)\b"
+    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i\b|(i['’]m|i am) (unable|not able)\b"
     r"|i (cannot|can['’]t|won['’]t|will not)\b|as an ai\b|unfortunately, i\b"
 )
 

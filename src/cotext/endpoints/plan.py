@@ -12,11 +12,15 @@ REPAIR_CONTEXT: Final = DEFAULT_CONTEXT
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive sentences to translate, and those before them with their translations."""
+    """Consecutive sentences to translate, and those before them with their translations.
+
+    `instruction`: what the file says of how its document is to be translated.
+    """
 
     sentences: tuple[str, ...]
     before: tuple[str, ...] = ()
     translated_before: tuple[str, ...] = ()
+    instruction: str = ""
 
     def __len__(self) -> int:
         """Count the sentences to translate."""

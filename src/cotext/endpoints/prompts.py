@@ -12,6 +12,7 @@ from cotext.endpoints.template import filled
 from cotext.runtime.errors import CotextError
 
 _CONTEXT: Final = "\nSentences before them, each followed by its translation, for context alone:\n"
+_INSTRUCTED: Final = "Instructions for this translation, but for the form of your answer:\n%s\n\n"
 _AGAIN: Final = "Mind the form of your answer: an earlier one was of no use, as it %s.\n\n"
 
 
@@ -38,7 +39,8 @@ class Prompt:
 
         `problem`: of an earlier answer, which "the answer ..." completes.
         """
-        return [{"role": "user", "content": self._said(problem) + self._filled(piece)}]
+        instructed = _INSTRUCTED % piece.instruction if piece.instruction else ""
+        return [{"role": "user", "content": self._said(problem) + instructed + self._filled(piece)}]
 
     def beginning(self, translated: tuple[str, ...]) -> str:
         """What an answer begins with whose first sentences are these, up to the next one."""

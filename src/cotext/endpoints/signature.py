@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from cotext.decoding.signature import signature_entries
 from cotext.endpoints.client import Client
+from cotext.endpoints.numbered import one_line
 from cotext.endpoints.prompts import Prompt
 from cotext.endpoints.scoring_offer import Way
 from cotext.runtime.version import __version__
@@ -15,9 +16,10 @@ def model_entries(client: Client) -> list[str]:
     """Entries of the model: who serves it, its name, what it calls itself, and the settings of requests."""
     endpoint = client.endpoint
     entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
-    others = sorted(client.counts.models - {endpoint.model})
-    if others:
-        entries.append(f"answered_by:{','.join(name.replace('|', '/') for name in others)}")
+    # The server names them: no line end or command of a terminal may stand in a signature.
+    names = {one_line(name).replace("|", "/") for name in client.counts.models}
+    if others := sorted(names - {endpoint.model, ""}):
+        entries.append(f"answered_by:{','.join(others)}")
     temperature = "default" if endpoint.temperature is None else f"{endpoint.temperature:g}"
     entries.append(f"temperature:{temperature}")
     if endpoint.max_tokens is not None:
@@ -28,8 +30,11 @@ def model_entries(client: Client) -> list[str]:
     return entries
 
 
-def translation_signature(client: Client, prompt: Prompt) -> str:
-    """The signature of translations; the days are those of all answers that they are made of."""
+def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
+    """The signature of translations; the days are those of all answers that they are made of.
+
+    `instructed`: documents with instructions of their own, which were handed on.
+    """
     endpoint = client.endpoint
     pair = endpoint.languages
     named = str(pair) or "-".join(name.replace("-", "_") for name in endpoint.language_names)
@@ -38,6 +43,8 @@ def translation_signature(client: Client, prompt: Prompt) -> str:
     if endpoint.context_sentences:
         entries.append(f"context:{endpoint.context_sentences}")
     entries += [f"prompt:{prompt.digest}", f"repeats:{endpoint.repeats}"]
+    if instructed:
+        entries.append(f"instructions:{instructed}")
     if client.counts.period:
         entries.append(f"answered:{client.counts.period}")
     return "|".join([*entries, f"version:{__version__}"])

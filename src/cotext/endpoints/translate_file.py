@@ -2,6 +2,8 @@
 
 Nothing half-written: the output appears when it is complete. An interrupted job goes on with the answers that
 are kept, which the same command finds again.
+
+Of lines of the task of WMT the output is a submission, and their instructions are handed on.
 """
 
 import json
@@ -13,6 +15,7 @@ from typing import Any, Final
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
+from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
 from cotext.endpoints.client import Client
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.signature import translation_signature
@@ -123,23 +126,50 @@ def translate_file(
             `EndpointTranslator.translate`.
     """
     documents = list(read_documents(source, format))
+    task = _task_of(source, format, documents)
+    instructions = {line.doc_id: line.instruction for line in task if line.instruction}
     on_start(sum(map(len, documents)))
     translator = EndpointTranslator(client)
     with writing(out) as lock:
-        translations = translator.translate(documents, on_sentences)
+        translations = translator.translate(documents, on_sentences, instructions)
         lock.require()
-        write_translations(out, _pairs(documents, translations), format)
+        if task:
+            with atomic_sinks([out]) as [sink]:
+                for line in joined(source, [each.document for each in translations], source, _wanted(format)):
+                    sink.write(line)
+        else:
+            write_translations(out, _pairs(documents, translations), format)
         report = EndpointReport(
             format=format,
             documents=len(documents),
             sentences=sum(map(len, documents)),
-            signature=translation_signature(client, translator.prompt),
+            signature=translation_signature(client, translator.prompt, len(instructions)),
             endpoint=client.endpoint,
             counts=client.counts,
             repairs=tuple(_repairs(translations)),
         )
         _write_report(out, report)
     return report
+
+
+def _task_of(source: Path, format: str, documents: Sequence[Document]) -> list[WmtLine]:
+    """The lines of a task of WMT; none of any other file.
+
+    Raises:
+        CotextError: a document that comes twice.
+    """
+    if not format.startswith("wmt") or format == "wmt-xml":
+        return []
+    lines = list(read_wmt_lines(source, _wanted(format)))
+    if any(line.source is None or not line.target_language for line in lines):
+        return []
+    in_order(source, documents, [line.doc_id for line in lines])
+    return lines
+
+
+def _wanted(format: str) -> str:
+    """The languages that the name of a format has, as in wmt:cs-de."""
+    return format.partition(":")[2]
 
 
 def _pairs(

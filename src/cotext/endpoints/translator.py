@@ -10,9 +10,10 @@ merged and divided, is kept where the model insists.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from cotext.data.documents import Document
@@ -68,6 +69,7 @@ class _Work:
 
     document: Document
     translated: list[str]
+    instruction: str = ""
     repairs: list[Repair] = field(default_factory=list)
     untranslated: list[int] = field(default_factory=list)
 
@@ -90,16 +92,23 @@ class EndpointTranslator:
         self._own = replace(self.prompt, template=TEMPLATE)
 
     def translate(
-        self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
+        self,
+        documents: Iterable[Document],
+        on_sentences: Callable[[int], None] = lambda count: None,
+        instructions: Mapping[str, str] = MappingProxyType({}),
     ) -> list[EndpointTranslation]:
         """The translations of documents, in order; `on_sentences` is called with each few that are done.
+
+        `instructions`, by the ids of documents, stand before the prompts of all their requests.
 
         Requests that show no sentences before theirs are sent side by side within a document, too.
 
         Raises:
             CotextError: as `Client.post`, once what is under way has been answered; all answers are kept.
         """
-        works = [_Work(document, [""] * len(document)) for document in documents]
+        works = [
+            _Work(document, [""] * len(document), instructions.get(document.id, "")) for document in documents
+        ]
         counted = threading.Lock()
 
         def count(sentences: int) -> None:
@@ -205,7 +214,8 @@ class _ChainTranslation:
         """Ask for sentences, again if it must be; what was wrong with the last answer, empty if nothing."""
         source = self._work.document.sentences
         context = min(context, sentences[0] - self._start)
-        piece = piece_of(source, self._work.translated, sentences, context)
+        shown = piece_of(source, self._work.translated, sentences, context)
+        piece = replace(shown, instruction=self._work.instruction)
         first = problem = ""
         for repeat in range(repeats + 1):
             try:

@@ -191,7 +191,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """The files of systems: those named, and those in folders.
 
-    Of folders, not those that are hidden, lists of ids, source, reference, or the page to be written.
+    Of folders, not those that are hidden, what Cotext writes beside an output (ids, lists of translations,
+    the report on a language model), source, reference, or the page to be written.
 
     Raises:
         CotextError: nothing there.
@@ -206,13 +207,18 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
         inside = [
             file
             for file in sorted(path.iterdir())
-            if file.is_file() and not file.name.startswith(".") and ".docids" not in file.suffixes
+            if file.is_file() and not file.name.startswith(".") and not _is_beside(file)
         ]
         outputs = [file for file in inside if file.resolve() not in beside]
         if not outputs:
             raise CotextError(f"{path}: has no outputs of systems; put a file for each system there")
         found += outputs
     return found
+
+
+def _is_beside(file: Path) -> bool:
+    """Whether a file is called as what Cotext writes beside an output."""
+    return ".docids" in file.suffixes or file.name.endswith((".nbest.jsonl", ".report.json"))
 
 
 def _measured(

@@ -210,7 +210,7 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     by_id = {document.id: document for document in documents}
     missing = [each for each in ids if each not in by_id]
     foreign = by_id.keys() - set(ids)
-    if missing or foreign or len(documents) != len(ids):
+    if missing or foreign or not len(by_id) == len(documents) == len(ids):
         told = [
             *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
             *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
