@@ -206,3 +206,16 @@ def test_damage_is_found_or_refused(tmp_path: Path) -> None:
         read += 1
     assert read > 20
     assert all("damaged.jsonl" in each for each in told)
+
+
+@pytest.mark.parametrize(("language", "foreign"), [("de", ["nowhere"]), ("cs_CZ", ["nirgendwo"])])
+def test_one_language_of_documents_that_have_the_same_ids_in_both(
+    tmp_path: Path, language: str, foreign: list[str]
+) -> None:
+    languages = ("de_DE", "cs_CZ")
+    task = [{"doc_id": "page", "source_doc": "A boat.", "tgt_lang": each} for each in languages]
+    lines = [line("page", "Text.", tgt_lang=each) for each in languages]
+    lines += [line("nowhere", "Text."), line("nirgendwo", "Text.", tgt_lang="cs_CZ")]
+    submission = write(tmp_path / "both.jsonl", lines)
+    check = check_submission(submission, write(tmp_path / "task.jsonl", task), language)
+    assert [(each.kind, each.document) for each in check.findings] == [("foreign", id) for id in foreign]
