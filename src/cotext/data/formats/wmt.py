@@ -10,6 +10,7 @@ language pairs is read one pair at a time: the format is then named `wmt:de_DE` 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,6 +211,12 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     by_id = {document.id: document for document in documents}
     missing = [each for each in ids if each not in by_id]
     foreign = by_id.keys() - set(ids)
+    if not missing and len(set(ids)) < len(ids):
+        twice = next(each for each, count in Counter(ids).items() if count > 1)
+        raise CotextError(
+            f"{path}: which documents it answers cannot be told, as there are two {shown(twice)} among those "
+            "that are asked for; leave one out there"
+        )
     if missing or foreign or len(documents) != len(ids):
         told = [
             *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
