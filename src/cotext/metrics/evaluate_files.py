@@ -257,7 +257,7 @@ def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) ->
 def _measure_listed(
     path: Path, whole: Texts, target_language: str | None
 ) -> tuple[dict[str, list[Measurement]], EntityTypes]:
-    language = target_language and language_code(target_language, "--target-language")
+    language = target_language and primary_language(language_code(target_language, "--target-language"))
     entities = read_entities(path, language)
     try:
         return measure_entities(entities, whole.systems, whole.references[0], language)
