@@ -11,9 +11,17 @@ from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
+from cotext.decoding.written_beside import lists_beside
+from cotext.endpoints.translate_file import report_of
 from cotext.metrics.bleu import evaluate, measure
 from cotext.metrics.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
-from cotext.metrics.leaderboard import LeaderboardRequest, Place, lengths_of, make_leaderboard
+from cotext.metrics.leaderboard import (
+    LeaderboardRequest,
+    Place,
+    lengths_of,
+    make_leaderboard,
+    output_files,
+)
 from cotext.metrics.profile import by_length
 from cotext.metrics.ranking import places, ranked
 from cotext.metrics.significance import PairedTest, SystemDifference
@@ -259,6 +267,18 @@ def test_no_output_of_a_system_is_overwritten(board: Path) -> None:
     before = taken.read_bytes()
     outcome = cotext(*command(board), "--out", taken)
     assert (outcome.code, "poor.de" in outcome.err, taken.read_bytes()) == (2, True, before)
+
+
+def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
+    folder = board / "systems"
+    request = LeaderboardRequest(systems=(folder,), references=())
+    before = output_files(request)
+    beside = [named(folder / "poor.de") for named in (report_of, lists_beside)]
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.write_text("{}")
+    assert set(output_files(request)) - set(before) == {folder / "alone.nbest.jsonl"}
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.unlink()
 
 
 @pytest.mark.parametrize(

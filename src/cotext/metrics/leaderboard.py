@@ -34,6 +34,8 @@ _SAMPLES_FOR_EACH_PAIR: Final = 40
 
 
 _PAGES: Final = (".html", ".htm")
+# Of what `translate` writes beside an output OUT: reports of language models, lists of translations.
+_BESIDE: Final = (".report.json", ".nbest.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +196,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """The files of systems: those named, and those in folders.
 
-    Of folders, not those that are hidden, lists of ids, source, reference, or the page to be written, if its
-    name says that it is one.
+    Of folders, not those that are hidden, lists of ids, what `translate` writes beside an output, source,
+    reference, or the page to be written, if its name says that it is one.
 
     Raises:
         CotextError: nothing there.
@@ -213,7 +215,8 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
             for file in sorted(path.iterdir())
             if file.is_file() and not file.name.startswith(".") and ".docids" not in file.suffixes
         ]
-        outputs = [file for file in inside if file.resolve() not in beside]
+        written = {f"{file.name}{ending}" for file in inside for ending in _BESIDE}
+        outputs = [file for file in inside if file.resolve() not in beside and file.name not in written]
         if not outputs:
             raise CotextError(f"{path}: has no outputs of systems; put a file for each system there")
         found += outputs

@@ -165,7 +165,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
         reference=_reference(value.get("refs")),
         instruction=next((value[key] for key in INSTRUCTIONS if value.get(key)), ""),
         dataset_id=next((str(value[key]) for key in DATASETS if value.get(key)), ""),
-        default_dataset=next((year for key, year in _YEARS.items() if value.get(key)), "wmt"),
+        default_dataset=next((year for key, year in _YEARS.items() if value.get(key) is not None), "wmt"),
     )
 
 
