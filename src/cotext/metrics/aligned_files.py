@@ -117,7 +117,7 @@ def _require_fit(
 ) -> None:
     if len(documents) != len(hypothesis):
         raise CotextError(
-            f"{source}: {len(documents)} documents, but their translation {path} has {len(hypothesis)}"
+            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)} ({path})"
         )
     for ours, theirs in zip(documents, hypothesis, strict=True):
         if (ours.id, len(ours)) != (theirs.id, len(theirs)):
