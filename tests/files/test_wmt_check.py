@@ -11,6 +11,7 @@ import pytest
 from command_line import cotext
 from hostile.mutations import mutate
 
+from cotext.data.formats.wmt import read_wmt_lines
 from cotext.files.wmt_check import Check, check_submission
 from cotext.files.wmt_texts import organisers_counts
 from cotext.runtime.errors import CotextError
@@ -206,3 +207,27 @@ def test_damage_is_found_or_refused(tmp_path: Path) -> None:
         read += 1
     assert read > 20
     assert all("damaged.jsonl" in each for each in told)
+
+
+@pytest.mark.parametrize(("language", "foreign"), [("de", ["nowhere"]), ("cs_CZ", ["nirgendwo"])])
+def test_one_language_of_documents_that_have_the_same_ids_in_both(
+    tmp_path: Path, language: str, foreign: list[str]
+) -> None:
+    languages = ("de_DE", "cs_CZ")
+    task = [{"doc_id": "page", "source_doc": "A boat.", "tgt_lang": each} for each in languages]
+    lines = [line("page", "Text.", tgt_lang=each) for each in languages]
+    lines += [line("nowhere", "Text."), line("nirgendwo", "Text.", tgt_lang="cs_CZ")]
+    submission = write(tmp_path / "both.jsonl", lines)
+    check = check_submission(submission, write(tmp_path / "task.jsonl", task), language)
+    assert [(each.kind, each.document) for each in check.findings] == [("foreign", id) for id in foreign]
+
+
+def test_a_document_of_nothing_is_answered_by_nothing(tmp_path: Path) -> None:
+    """Its task is of the year that its key tells, as that of others, which `--like` writes."""
+    task = [
+        {"doc_id": name, "source_doc": text, "tgt_lang": "de_DE"} for name, text in (("a", ""), ("b", "x"))
+    ]
+    path = write(tmp_path / "task.jsonl", task)
+    assert [each.default_dataset for each in read_wmt_lines(path)] == ["wmt26", "wmt26"]
+    submission = write(tmp_path / "s.jsonl", [line("a", ""), line("b", "y")])
+    assert check_submission(submission, path).findings == []

@@ -111,6 +111,10 @@ def test_documents_stand_for_their_last_sentence(tmp_path: Path) -> None:
     write_documents(tmp_path / "one", [Document("all", tuple(GOOD))], "jsonl")
     found = evaluate_ctxpro(suite, [tmp_path / "each", tmp_path / "one"], last_by="none")
     assert [forms.right for forms in found.forms.values()] == [(True, True, True, True, False)] * 2
+    # An empty line is a translation of nothing, whether the format is detected or named.
+    poor = lines(tmp_path / "poor", POOR)
+    named, found_out = (evaluate_ctxpro(suite, [poor], last_by="none", format=f) for f in ("text", None))
+    assert named.forms["poor"].right == found_out.forms["poor"].right
     with pytest.raises(CotextError, match=r"short: 4 lines, but the suite has 5 examples"):
         evaluate_ctxpro(suite, [lines(tmp_path / "short", GOOD[:4])], last_by="none")
 

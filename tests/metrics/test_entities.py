@@ -11,6 +11,7 @@ from command_line import cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.metrics.entities import Entity, MentionCounter, measure_entities, read_entities
+from cotext.metrics.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
 
 LIST = (
@@ -134,3 +135,32 @@ def test_evaluate(tmp_path: Path) -> None:
     outcome = cotext("evaluate", *options, "--entities", tmp_path / "list", "--target-language", "zh")
     assert outcome.code == 2
     assert "list: the reference mentions no entity" in outcome.err
+
+
+@pytest.mark.parametrize("language", ["cmn_Hans_CN", "zh-TW", "jpn"])
+def test_languages_without_spaces_by_any_of_their_codes(language: str) -> None:
+    assert MentionCounter(("乔恋",), language).count("说乔恋")["乔恋"] == 1
+
+
+def test_realigned_mentions_are_those_of_the_new_sentences_and_signed(tmp_path: Path) -> None:
+    """Consistency alone is the same wherever lines end, and nothing else may say so."""
+    (tmp_path / "list").write_text(LIST)
+    whole = [Document(d.id, (" ".join(d.sentences),)) for d in OURS]
+    for name, documents in (("ours", OURS), ("whole", whole), ("reference", REFERENCE)):
+        write_documents(tmp_path / name, documents, "jsonl")
+    given = [tmp_path / "ours", tmp_path / "whole"], [tmp_path / "reference"]
+    options = {"protocols": ["d-bleu"], "entities": tmp_path / "list", "realign": "unequal"}
+    found = evaluate_files(*given, **options)
+    ours, signed = (found.scores[name] for name in ("ours", "whole"))
+    assert ["|realign:" in score.signature for score in signed] == [False, True, True, False]
+    assert not any("|realign:" in score.signature for score in ours)
+    assert ours[3] == signed[3]
+    assert "wherever sentences end" not in found.render()
+
+
+def test_nothing_mentioned_twice_is_said(tmp_path: Path) -> None:
+    once = [Document("b1", ("Lian left.", "", "")), Document("b2", ("He came.",))]
+    entities = [Entity("b1", "PER", ("lian",))]
+    _, types = measure_entities(entities, {"ours": once, "other": REFERENCE}, REFERENCE)
+    assert types.unrepeated == ("ours",)
+    assert "says nothing: ours" in types.render()

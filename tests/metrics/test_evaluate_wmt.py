@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import cotext, succeed
 
+from cotext.metrics.evaluate_files import evaluate_files
+from cotext.runtime.errors import CotextError
+
 PARAGRAPHS = 3
 
 
@@ -74,3 +77,26 @@ def test_what_does_not_fit_is_refused(files: Path) -> None:
         "".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]), encoding="utf-8"
     )
     assert "1 hypothesis sentences, 3 reference sentences" in cotext(*given, empty).err
+
+
+def test_the_order_is_never_guessed(tmp_path: Path) -> None:
+    """Lines of a submission stand in any order: something has to tell that of a reference without ids."""
+    lines = [{"doc_id": name, "source_doc": f"{name}.", "hypothesis": f"{name}!"} for name in "ab"]
+
+    def written(name: str, *chosen: dict[str, str]) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in chosen), encoding="utf-8")
+        return path
+
+    turned = written("turned.jsonl", *({k: e[k] for k in ("doc_id", "hypothesis")} for e in lines[::-1]))
+    task = written("task.jsonl", *({k: e[k] for k in ("doc_id", "source_doc")} for e in lines))
+    plain = tmp_path / "plain.de"
+    plain.write_text("a!\n\nb!\n", encoding="utf-8")
+    with pytest.raises(CotextError, match=r"any order.*--source"):
+        evaluate_files([turned], [plain])
+    assert evaluate_files([turned], [plain], task).scores["turned.jsonl"][2].value == 100
+    # A document that is there twice on both sides is no two documents.
+    twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
+    other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
+    with pytest.raises(CotextError, match="there are two 'a'"):
+        evaluate_files([other], [twice])

@@ -4,18 +4,22 @@ import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
+from cotext.decoding.written_beside import lists_beside
+from cotext.endpoints.translate_file import report_of
 from cotext.metrics.bleu import evaluate, measure
 from cotext.metrics.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
 from cotext.metrics.leaderboard import LeaderboardRequest, Place, lengths_of, make_leaderboard, output_files
 from cotext.metrics.profile import by_length
 from cotext.metrics.ranking import places, ranked
 from cotext.metrics.significance import PairedTest, SystemDifference
+from cotext.runtime.errors import CotextError
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -167,7 +171,7 @@ def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
     page = out.read_text(encoding="utf-8")
     assert "<img" not in page
     assert "&lt;img src=x" in page
-    assert "1 systems, 24 documents: nothing can be tested" in page
+    assert "one system alone: nothing can be tested" in page
 
 
 def test_one_document_has_no_tests(tmp_path: Path) -> None:
@@ -179,7 +183,7 @@ def test_one_document_has_no_tests(tmp_path: Path) -> None:
     assert found.test is None
     assert [place.ranks for place in found.places] == ["1-2", "1-2"]
     assert found.systems[0].intervals_95 == (None, None, None)
-    assert found.notes == ("2 systems, 1 documents: nothing can be tested",)
+    assert found.notes == ("one document alone: nothing can be tested",)
     assert [entry.name for entry in found.controls] == [SHUFFLED, REFERENCE]
 
 
@@ -256,3 +260,34 @@ def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> Non
         "leaderboard", tmp_path / "empty", "--reference", board / "reference.de", "--out", tmp_path / "p.html"
     )
     assert (outcome.code, "has no outputs of systems" in outcome.err) == (2, True)
+
+
+def test_no_output_of_a_system_is_overwritten(board: Path) -> None:
+    """Only what is called a page is left out of a folder as one."""
+    taken = board / "systems" / "poor.de"
+    before = taken.read_bytes()
+    outcome = cotext(*command(board), "--out", taken)
+    assert (outcome.code, "poor.de" in outcome.err, taken.read_bytes()) == (2, True, before)
+
+
+def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
+    folder = board / "systems"
+    request = LeaderboardRequest(systems=(folder,), references=())
+    before = output_files(request)
+    beside = [named(folder / "poor.de") for named in (report_of, lists_beside)]
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.write_text("{}")
+    assert set(output_files(request)) - set(before) == {folder / "alone.nbest.jsonl"}
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"rank_by": "comet"}, "--rank-by comet"), ({"samples": 3}, "3 samples"), ({"seed": -1}, "seed -1")],
+)
+def test_wrong_options_cost_no_work(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+    """They are refused before files are read, and long before COMET has scored them."""
+    missing = (tmp_path / "missing.de",)
+    with pytest.raises(CotextError, match=words):
+        make_leaderboard(LeaderboardRequest(systems=missing, references=missing, **more))

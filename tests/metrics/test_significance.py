@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import tracemalloc
 from dataclasses import replace
 from itertools import product
 from unittest.mock import patch
@@ -378,3 +379,16 @@ def test_laws_of_mcnemar(cases: list[tuple[bool, bool]]) -> None:
     trials, smaller = there.only_baseline + there.only_system, min(there.only_baseline, there.only_system)
     tail = sum(math.comb(trials, k) for k in range(smaller + 1))
     assert there.p_exact == pytest.approx(min(1.0, 2 * tail / 2**trials))
+
+
+def test_memory_is_bounded_for_many_systems() -> None:
+    """Corpora are scored as they are drawn: all sums of 60 systems at once would take 200 MB."""
+    counts = np.ones((12, 18))
+    system = Statistics(counts, np.arange(12), "document", lambda sums: sums.mean(axis=1))
+    tracemalloc.start()
+    drawn = bootstrap_scores([system] * 60, Resampling(samples=20_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(drawn) == 60
+    assert np.all(drawn[0] == 12)
+    assert most < 80e6

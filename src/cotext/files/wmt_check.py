@@ -130,13 +130,15 @@ def check_submission(submission: Path, source: Path, language: str = "") -> Chec
         CotextError: the source is not of the task, or has no such language; a file that cannot be read.
     """
     task = list(_task(source))
+    others: list[WmtLine] = []
     if language:
         codes = fitting_codes(language, (line.target_language for line in task))
+        others = [line for line in task if line.target_language not in codes]
         task = [line for line in task if line.target_language in codes]
         if not task:
             raise CotextError(f"{source}: no document is for {shown(language)}")
     check = Check(submission, source)
-    answered = _answered(check, task, language)
+    answered = _answered(check, task, others, language)
     _tell_missing(check, task, answered)
     if not answered:
         check.findings.append(Finding("error", "missing", "no line answers one of the source"))
@@ -161,18 +163,24 @@ def _task(path: Path) -> Iterator[WmtLine]:
         yield line
 
 
-def _answered(check: Check, task: Sequence[WmtLine], language: str) -> list[tuple[WmtLine, WmtLine]]:
-    """The lines of the submission that answer a line of the task, with that; what others are is told."""
-    of_id: dict[str, list[WmtLine]] = defaultdict(list)
-    for line in task:
-        of_id[line.doc_id].append(line)
+def _answered(
+    check: Check, task: Sequence[WmtLine], others: Sequence[WmtLine], language: str
+) -> list[tuple[WmtLine, WmtLine]]:
+    """The lines of the submission that answer a line of the task, with that; what the rest are is told.
+
+    But for those that answer `others`, or are for another language than the one that is checked.
+    """
+    of_id, of_others = _by_id(task), _by_id(others)
     found: list[tuple[WmtLine, WmtLine]] = []
     seen: dict[tuple[str, str], int] = {}
     for line in _lines(check):
         asked = _asked(line, of_id.get(line.doc_id, []))
         if asked is None:
             known = ", ".join(sorted({each.target_language or "?" for each in of_id.get(line.doc_id, [])}))
-            if language and not known:
+            told = line.target_language
+            if _asked(line, of_others.get(line.doc_id, [])) is not None:
+                continue
+            if language and not known and told and not fitting_codes(language, [told]):
                 continue
             fault = Fault("foreign", "the source has no document of this id")
             if known:
@@ -186,6 +194,13 @@ def _answered(check: Check, task: Sequence[WmtLine], language: str) -> list[tupl
             check.add(Fault("twice", f"was in line {first} already"), line)
             continue
         found.append((line, asked))
+    return found
+
+
+def _by_id(lines: Sequence[WmtLine]) -> dict[str, list[WmtLine]]:
+    found: dict[str, list[WmtLine]] = defaultdict(list)
+    for line in lines:
+        found[line.doc_id].append(line)
     return found
 
 

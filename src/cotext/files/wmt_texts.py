@@ -117,8 +117,10 @@ def _entries(value: Any) -> int:
 
 
 def faults_of(line: WmtLine, source: WmtLine) -> Iterator[Fault]:
-    """The faults of a hypothesis; an empty one has no other."""
+    """The faults of a hypothesis; an empty one has no other, and none where the source is empty."""
     text, original = line.hypothesis or "", source.source or ""
+    if not text.strip() and not original.strip():
+        return
     if not text.strip() or text.strip() == FAILED:
         yield Fault("empty", f"the hypothesis is {'the word FAILED' if text.strip() else 'empty'}")
         return

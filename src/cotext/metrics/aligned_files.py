@@ -48,16 +48,19 @@ def read_aligned(
     count = len(hypotheses)
     every = [*read[count:], *([original] if original else []), *read[:count]]
     like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
+    if every[:-count] and not any(kind.carries_ids for _, _, kind in every[:-count]):
+        _require_known_order(read[:count])
     same = [_as_others(*each, like) for each in read]
     fitting = _as_others(*original, like) if original else []
     if not same_sentences:
         for path, documents in zip(references[1:], same[count + 1 :], strict=True):
             _require_correspondence(path, documents, references[0], same[count])
+    reference_side = (paths[-1], same[-1])
     for path, hypothesis in zip(paths[:count], same[:count], strict=True):
         for reference, documents in zip(references, same[count:], strict=True):
             _require_correspondence(path, hypothesis, reference, documents, same_sentences)
         if original:
-            _require_fit(original[0], fitting, hypothesis if same_sentences else same[count])
+            _require_fit(original[0], fitting, *((path, hypothesis) if same_sentences else reference_side))
     return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
 
 
@@ -99,14 +102,26 @@ def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Do
     return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
 
 
-def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
+def _require_known_order(hypotheses: Sequence[tuple[Path, list[Document], Format]]) -> None:
+    """Refuse files of WMT, whose lines stand in any order, where no reference or source has ids."""
+    for path, _, format in hypotheses:
+        if format.name == "wmt":
+            raise CotextError(
+                f"{path}: the lines of WMT may stand in any order, and neither references nor a source have "
+                "ids that tell theirs; give the lines of the task by --source"
+            )
+
+
+def _require_fit(
+    source: Path, documents: Sequence[Document], path: Path, hypothesis: Sequence[Document]
+) -> None:
     if len(documents) != len(hypothesis):
         raise CotextError(
-            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
+            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)} ({path})"
         )
     for ours, theirs in zip(documents, hypothesis, strict=True):
         if (ours.id, len(ours)) != (theirs.id, len(theirs)):
             raise CotextError(
                 f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
-                f"is document {theirs.id!r} with {len(theirs)}"
+                f"in {path} is document {theirs.id!r} with {len(theirs)}"
             )

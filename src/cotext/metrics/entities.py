@@ -28,9 +28,10 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines
-from cotext.data.splitting import UNSPACED
+from cotext.data.languages import primary_language
+from cotext.data.splitting import UNSPACED, join_sentences
 from cotext.metrics.bleu import Measurement, Score
-from cotext.metrics.sufficient_statistics import Floats, Statistics, SumScorer
+from cotext.metrics.sufficient_statistics import Floats, Integers, Statistics, SumScorer, Unit
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -56,6 +57,7 @@ class EntityTypes:
     mentions: dict[str, int]
     reference_consistency: float
     left_out: int  # documents of the list that are not in the test set
+    unrepeated: tuple[str, ...]  # systems whose consistency is 0 for want of anything that could have one
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -64,6 +66,7 @@ class EntityTypes:
             "reference_mentions": self.mentions,
             "reference_consistency": self.reference_consistency,
             "documents_left_out": self.left_out,
+            "without_repeated_mentions": list(self.unrepeated),
         }
 
     def render(self) -> str:
@@ -74,6 +77,9 @@ class EntityTypes:
             rows.append([kind or "(no type)", str(mentions), *values])
         lines = [render_rows(rows, left=1)]
         lines.append(f"consistency of the reference itself: {self.reference_consistency:.2f}")
+        if self.unrepeated:
+            names = ", ".join(self.unrepeated)
+            lines.append(f"no document mentions an entity twice, so that ent-cons says nothing: {names}")
         if self.left_out:
             lines.append(f"{self.left_out} documents of the list are not in the reference")
         return "\n".join(lines)
@@ -137,7 +143,7 @@ class MentionCounter:
     def __init__(self, forms: Sequence[str], language: str | None) -> None:
         longest = sorted({form.casefold() for form in forms}, key=lambda form: (-len(form), form))
         written = "|".join(re.escape(form).replace(r"\ ", r"\s+") for form in longest)
-        spaced = language not in UNSPACED
+        spaced = primary_language(language or "") not in UNSPACED
         self._pattern = re.compile(rf"(?<!\w)(?:{written})(?!\w)" if spaced else f"(?:{written})")
 
     def count(self, sentence: str) -> Counter[str]:
@@ -166,51 +172,64 @@ def measure_entities(
             f"the list has entities of documents {_some(by_document)}, and the reference has documents "
             f"{_some(own)}; give a reference whose documents have the ids of the list"
         )
-    right = _Mentions.of(reference, by_document)
+    right = _Mentions.of(reference, by_document, target_language)
     if not right.mentions.sum():
         raise CotextError(
             "the reference mentions no entity of the list; give the list of this language and test set"
         )
     counted = {kind: int(right.mentions[right.types == kind].sum()) for kind in right.known_types}
-    measured, accuracies = {}, {}
+    measured, accuracies, unrepeated = {}, {}, []
     for name, documents in hypotheses.items():
-        ours = _Mentions.of(documents, by_document)
+        ours = _Mentions.of(documents, by_document, target_language)
+        if not ours.repeated.any():
+            unrepeated.append(name)
         measured[name] = _measurements(ours, right, documents)
         clipped = np.minimum(ours.mentions, right.mentions)
         accuracies[name] = {
             kind: 100.0 * float(clipped[right.types == kind].sum()) / count for kind, count in counted.items()
         }
-    types = EntityTypes(accuracies, counted, right.consistency, len(by_document.keys() - own))
+    left_out = len(by_document.keys() - own)
+    types = EntityTypes(accuracies, counted, right.consistency, left_out, tuple(unrepeated))
     return measured, types
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Mentions:
-    """Mentions of every entity in every sentence of its document, and their documents and types; by document,
-    the mentions of entities mentioned repeatedly, those in the most frequent form first."""
+    """Mentions of every entity in every sentence of its document, and their sentences and types; by document,
+    read as a whole, the mentions of entities mentioned repeatedly, those in the most frequent form first."""
 
     mentions: Floats
-    document: np.ndarray[Any, np.dtype[np.int64]]
+    sentence: Integers  # of all documents, from 0
     types: np.ndarray[Any, np.dtype[np.str_]]
     repeated: Floats
 
     @classmethod
     def of(
-        cls, documents: Sequence[Document], entities: Mapping[str, list[tuple[Entity, MentionCounter]]]
+        cls,
+        documents: Sequence[Document],
+        entities: Mapping[str, list[tuple[Entity, MentionCounter]]],
+        language: str | None,
     ) -> "_Mentions":
-        numbers, indices, types = [], [], []
+        numbers: list[int] = []
+        indices: list[int] = []
+        types: list[str] = []
+        first = 0
         repeated = np.zeros((len(documents), 2))
         for index, document in enumerate(documents):
+            text = join_sentences(document.sentences, language or "")
             for entity, counter in entities.get(document.id, []):
-                found = [counter.count(sentence) for sentence in document.sentences]
-                numbers += [each.total() for each in found]
-                indices += [index] * len(found)
-                types += [entity.type] * len(found)
-                forms = sum(found, Counter())
+                numbers += [counter.count(sentence).total() for sentence in document.sentences]
+                indices += range(first, first + len(document))
+                types += [entity.type] * len(document)
+                forms = counter.count(text)
                 if forms.total() >= _REPEATED:
                     repeated[index] += (max(forms.values()), forms.total())
+            first += len(document)
         return cls(
-            np.array(numbers, dtype=np.float64), np.array(indices), np.array(types, dtype=str), repeated
+            np.array(numbers, dtype=np.float64),
+            np.array(indices, dtype=np.int64),
+            np.array(types, dtype=str),
+            repeated,
         )
 
     @property
@@ -225,31 +244,34 @@ class _Mentions:
 
 def _measurements(ours: _Mentions, right: _Mentions, documents: Sequence[Document]) -> list[Measurement]:
     counts = np.stack([np.minimum(ours.mentions, right.mentions), ours.mentions, right.mentions], axis=1)
-    by_document = np.zeros((len(documents), 3))
-    np.add.at(by_document, ours.document, counts)
-    matched, mentioned, expected = by_document.sum(axis=0)
+    sentences = [sentence for document in documents for sentence in document.sentences]
+    by_sentence = np.zeros((len(sentences), 3))
+    np.add.at(by_sentence, ours.sentence, counts)
+    matched, mentioned, expected = by_sentence.sum(axis=0)
     common = {"right": float(matched), "mentions": float(mentioned), "reference_mentions": float(expected)}
     precision = 100.0 * float(matched) / max(float(mentioned), 1.0)
-    table: tuple[tuple[str, str, Floats, SumScorer, dict[str, float]], ...] = (
-        ("entity-accuracy", "ent-acc", by_document, _share(0, 2), common),
-        ("entity-f1", "ent-F1", by_document, _f_of_sums, {**common, "precision": precision}),
+    table: tuple[tuple[str, str, Unit, Floats, SumScorer, dict[str, float]], ...] = (
+        ("entity-accuracy", "ent-acc", "sentence", by_sentence, _share(0, 2), common),
+        ("entity-f1", "ent-F1", "sentence", by_sentence, _f_of_sums, {**common, "precision": precision}),
         (
             "entity-consistency",
             "ent-cons",
+            "document",
             ours.repeated,
             _share(0, 1),
             {"repeated_mentions": float(ours.repeated[:, 1].sum())},
         ),
     )
-    sentences = [sentence for document in documents for sentence in document.sentences]
+    of_sentence = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
     found = []
-    for protocol, title, sums, scorer, components in table:
-        statistics = Statistics(sums, np.arange(len(documents)), "document", scorer)
+    for protocol, title, unit, sums, scorer, components in table:
+        of_row = of_sentence if unit == "sentence" else np.arange(len(documents))
+        statistics = Statistics(sums, of_row, unit, scorer)
         score = Score(
             protocol=protocol,
             title=title,
             value=statistics.score,
-            signature=f"protocol:{protocol}|unit:document|case:folded|forms:longest"
+            signature=f"protocol:{protocol}|unit:{unit}|case:folded|forms:longest"
             f"|version:cotext-{__version__}",
             documents=len(documents),
             sentences=len(sentences),

@@ -82,7 +82,7 @@ def _translations(path: Path, format: str | None, examples: int) -> list[str]:
         CotextError: the file has another number of them.
     """
     lines: list[str] = []
-    if format is None and detect_format(path) in _PLAIN_LINES:
+    if (format or detect_format(path)) in _PLAIN_LINES:
         # An empty line is an empty translation here, and ends no document.
         lines = [line for _, line in numbered_lines(path)]
         if len(lines) == examples:

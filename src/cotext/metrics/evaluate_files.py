@@ -189,18 +189,11 @@ def evaluate_files(
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
         beside |= by_length(more, comet, units.source)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
-    for name, report in alignment.items():
-        measured[name] = [signed(each, report.signature) for each in measured[name]]
     if alignment:
-        every = [each.score.signature for found in measured.values() for each in found]
-        beside["realign"] = AlignmentReports(alignment, all("|unit:document|" in each for each in every))
-    return Evaluation(
-        hypotheses=named,
-        references=tuple(references),
-        scores={name: [each.score for each in found] for name, found in measured.items()},
-        paired={} if resampling is None else paired_tests(measured, resampling, baseline),
-        beside=beside,
-    )
+        measured, beside["realign"] = _signed(measured, alignment)
+    scores = {name: [each.score for each in found] for name, found in measured.items()}
+    tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
+    return Evaluation(named, tuple(references), scores, tests, beside)
 
 
 def _checked(
@@ -240,6 +233,17 @@ def _read(
     return replace(texts, systems=systems), reports
 
 
+def _signed(
+    measured: Mapping[str, list[Measurement]], alignment: dict[str, AlignmentReport]
+) -> tuple[dict[str, list[Measurement]], AlignmentReports]:
+    """The measurements of realigned systems, signed as such where it matters, and what is told of them."""
+    found = {
+        name: [signed(each, alignment[name].signature) for each in every] for name, every in measured.items()
+    }
+    signatures = [each.score.signature for every in found.values() for each in every]
+    return found, AlignmentReports(alignment, all("|unit:document|" in each for each in signatures))
+
+
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
@@ -257,7 +261,7 @@ def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) ->
 def _measure_listed(
     path: Path, whole: Texts, target_language: str | None
 ) -> tuple[dict[str, list[Measurement]], EntityTypes]:
-    language = target_language and language_code(target_language, "--target-language")
+    language = target_language and primary_language(language_code(target_language, "--target-language"))
     entities = read_entities(path, language)
     try:
         return measure_entities(entities, whole.systems, whole.references[0], language)

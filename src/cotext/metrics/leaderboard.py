@@ -33,6 +33,10 @@ SAMPLES: Final = 10_000
 _SAMPLES_FOR_EACH_PAIR: Final = 40
 
 
+_PAGES: Final = (".html", ".htm")
+# Of what `translate` writes beside an output OUT: reports of language models, lists of translations.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderboardRequest:
     """What a leaderboard is made of; `systems` are files and folders of files, `page` what is written.
@@ -147,6 +151,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         find_protocol(protocol)
     if request.comet is not None and request.source is None:
         raise CotextError("COMET reads the source too; give it by --source")
+    ranking = _ranking(request)
+    resampling = _resampling(request, len(paths))
     written, references, source = read_aligned(
         paths,
         request.references,
@@ -162,11 +168,9 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     measured = _measured(request, {**aligned, **made}, references, source, on_comet)
     for name, report in reports.items():
         measured[name] = [signed(each, report.signature) for each in measured[name]]
-    ranking = _ranking(request.rank_by, [each.score.protocol for each in measured[next(iter(aligned))]])
     values = {name: measured[name][ranking].score.value for name in aligned}
     protocol = measured[next(iter(aligned))][ranking].score.protocol
     order = ranked(values, protocol)
-    resampling = _resampling(request, len(order))
     test = _test({name: measured[name][ranking] for name in order}, resampling)
     intervals = _intervals(measured, resampling)
 
@@ -184,20 +188,21 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         controls=tuple(map(entry, made)),
         test=test,
         lengths=tuple(lengths_of([measured[name][ranking] for name in order], references[0])),
-        notes=tuple(_notes(reports, test, len(references[0]), resampling.samples)),
+        notes=tuple(_notes(reports, test, resampling.samples)),
     )
 
 
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """The files of systems: those named, and those in folders.
 
-    Of folders, not those that are hidden, what Cotext writes beside an output (ids, lists of translations,
-    the report on a language model), source, reference, or the page to be written.
+    Of folders, not those that are hidden, lists of ids, what `translate` writes beside an output, source,
+    reference, or the page to be written, if its name says that it is one.
 
     Raises:
         CotextError: nothing there.
     """
-    others = (*request.references, request.source, request.page)
+    page = request.page if request.page is not None and request.page.suffix.lower() in _PAGES else None
+    others = (*request.references, request.source, page)
     beside = [path.resolve() for path in others if path is not None]
     found: list[Path] = []
     for path in request.systems:
@@ -236,12 +241,16 @@ def _measured(
     return {name: [*each, *more[name]] for name, each in found.items()}
 
 
-def _ranking(rank_by: str | None, measured: Sequence[str]) -> int:
-    if rank_by is None:
+def _ranking(request: LeaderboardRequest) -> int:
+    """Which of the scores ranks; CotextError, before any of them is computed, where it is none of them."""
+    measured = list(request.protocols)
+    if request.comet is not None:
+        measured += ["comet", *(["doc-comet"] if request.comet.context_sentences else [])]
+    if request.rank_by is None:
         return 0
-    if rank_by not in measured:
-        raise CotextError(f"--rank-by {rank_by}: is not measured; there are {', '.join(measured)}")
-    return measured.index(rank_by)
+    if request.rank_by not in measured:
+        raise CotextError(f"--rank-by {request.rank_by}: is not measured; there are {', '.join(measured)}")
+    return measured.index(request.rank_by)
 
 
 def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
@@ -300,12 +309,11 @@ def lengths_of(
     return buckets
 
 
-def _notes(
-    reports: Mapping[str, AlignmentReport], test: PairedTest | None, documents: int, samples: int
-) -> list[str]:
+def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samples: int) -> list[str]:
     notes = [f"{name}: {note}" for name, report in reports.items() for note in report.notes]
     if test is None:
-        return [*notes, f"{len(reports)} systems, {documents} documents: nothing can be tested"]
+        what = "one system" if len(reports) == 1 else "one document"
+        return [*notes, f"{what} alone: nothing can be tested"]
     pairs = len(test.comparisons)
     if least_p(test.units) * pairs >= SIGNIFICANT:
         notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")

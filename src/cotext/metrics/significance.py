@@ -156,16 +156,16 @@ def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> l
     units = len(matrices[0])
     joined = np.concatenate(matrices, axis=1)
     generator = np.random.default_rng(resampling.seed)
-    rows = []
-    for size in _chunks(resampling.samples, units):
+    ends = np.cumsum([matrix.shape[1] for matrix in matrices])[:-1]
+    found: list[list[Floats]] = [[] for _ in systems]
+    for size in _chunks(resampling.samples, max(units, joined.shape[1])):
         drawn = generator.choice(units, size=(size, units), replace=True)
         drawn += np.arange(size)[:, None] * units
         times = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
-        rows.append(times.astype(np.float64) @ joined)
-    sums = np.concatenate(rows)
-    ends = np.cumsum([matrix.shape[1] for matrix in matrices])[:-1]
-    parts = np.split(sums, ends, axis=1)
-    return [statistics.scorer(part) for statistics, part in zip(systems, parts, strict=True)]
+        parts = np.split(times.astype(np.float64) @ joined, ends, axis=1)
+        for scores, statistics, part in zip(found, systems, parts, strict=True):
+            scores.append(statistics.scorer(part))
+    return [np.concatenate(scores) for scores in found]
 
 
 def swapped_differences(one: Statistics, other: Statistics, resampling: Resampling) -> Floats:

@@ -10,6 +10,7 @@ language pairs is read one pair at a time: the format is then named `wmt:de_DE` 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
         reference=_reference(value.get("refs")),
         instruction=next((value[key] for key in INSTRUCTIONS if value.get(key)), ""),
         dataset_id=next((str(value[key]) for key in DATASETS if value.get(key)), ""),
-        default_dataset=next((year for key, year in _YEARS.items() if value.get(key)), "wmt"),
+        default_dataset=next((year for key, year in _YEARS.items() if value.get(key) is not None), "wmt"),
     )
 
 
@@ -210,7 +211,13 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     by_id = {document.id: document for document in documents}
     missing = [each for each in ids if each not in by_id]
     foreign = by_id.keys() - set(ids)
-    if missing or foreign or not len(by_id) == len(documents) == len(ids):
+    if not missing and len(set(ids)) < len(ids):
+        twice = next(each for each, count in Counter(ids).items() if count > 1)
+        raise CotextError(
+            f"{path}: which documents it answers cannot be told, as there are two {shown(twice)} among those "
+            "that are asked for; leave one out there"
+        )
+    if missing or foreign or len(documents) != len(ids):
         told = [
             *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
             *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
