@@ -13,6 +13,7 @@ from typing import Any, Final
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
+from cotext.decoding.written_beside import remove_lists
 from cotext.endpoints.client import Client
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.signature import translation_signature
@@ -128,6 +129,7 @@ def translate_file(
     with writing(out) as lock:
         translations = translator.translate(documents, on_sentences)
         lock.require()
+        remove_lists(out)
         write_translations(out, _pairs(documents, translations), format)
         report = EndpointReport(
             format=format,
