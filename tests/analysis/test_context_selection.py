@@ -86,7 +86,7 @@ def test_words_are_found_as_words() -> None:
 
 
 def test_words_are_found_however_they_are_written() -> None:
-    """In capitals of two letters, and with accents that are characters of their own, as some systems write."""
+    """In capitals of two letters, and with accents that are characters of their own."""
     found = MarkedWords(["Straße", "fu\u0308r"])
     assert found.spans("STRASSE für, fu\u0308r") == [(0, 7), (8, 11), (13, 17)]
     assert found.digest == MarkedWords(["für", "straße"]).digest
