@@ -85,7 +85,7 @@ def select(
     from cotext.analysis.selection import effective_share
     from cotext.data.formats import read_documents
     from cotext.data.formats.streams import atomic_sinks
-    from cotext.metrics.evaluate_files import name_systems
+    from cotext.metrics.aligned_files import name_systems
     from cotext.reports.evaluation_sheet import (
         SheetSettings,
         check_systems,
