@@ -85,6 +85,13 @@ def test_words_are_found_as_words() -> None:
     assert MarkedWords(["er"]).spans("") == []
 
 
+def test_words_are_found_however_they_are_written() -> None:
+    """In capitals of two letters, and with accents that are characters of their own."""
+    found = MarkedWords(["Straße", "fu\u0308r"])
+    assert found.spans("STRASSE für, fu\u0308r") == [(0, 7), (8, 11), (13, 17)]
+    assert found.digest == MarkedWords(["für", "straße"]).digest
+
+
 def test_a_list_of_words(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("  er \n\nsie\n")

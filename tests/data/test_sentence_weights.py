@@ -65,6 +65,10 @@ def test_a_pair_without_a_token_takes_its_weight_along(folder: Path, tmp_path: P
     assert read_weights(path, folder, plain).of(1) == [1, 1, 1]
 
 
+def line(weights: str, document: int = 0) -> str:
+    return f'{{"document": "d{document}", "weights": {weights}}}'
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -72,30 +76,48 @@ def test_a_pair_without_a_token_takes_its_weight_along(folder: Path, tmp_path: P
         ([], "no weights of sentences"),
         (['{"format": "cotext-weights", "version": 2}'], "no weights of sentences"),
         (['{"format": "cotext-weights", "version": 1, "data": "0"}'], "weights of other data than .*train"),
-        (["HEAD", '{"weights": [1, 1]}'], r"weights of 1 documents, and .*train.arrow has 2"),
-        (["HEAD", '{"weights": [1]}'], r"w.jsonl:2: 1 weights; the document there has 2 sentences"),
-        (["HEAD", '{"weights": 1}'], r"w.jsonl:2: no list of weights"),
-        (["HEAD", '{"weights": [1, -0.5]}'], r"w.jsonl:2: a weight is -0.5; a number from 0 to 1,000,000"),
-        (["HEAD", '{"weights": [1, true]}'], r"w.jsonl:2: a weight is True"),
-        (["HEAD", '{"weights": [1, 1e9]}'], r"w.jsonl:2: a weight is 1000000000.0"),
-        (["HEAD", '{"weights": [1, NaN]}'], r"w.jsonl:2: not valid JSON"),
-        (["HEAD", *['{"weights": [1, 1]}', '{"weights": [1, 1, 1]}'] * 2], r"w.jsonl:4: more documents"),
-        (["HEAD", '{"weights": [0, 0]}', '{"weights": [0, 0, 0]}'], "all weights are 0"),
+        (
+            ["HEAD", line("[1, 1, 1]", 1), line("[1, 1]")],
+            r"w.jsonl:2: weights of document 'd1', where the data has 'd0'",
+        ),
+        (["HEAD", '{"weights": [1, 1]}'], r"w.jsonl:2: weights of document None, where"),
+        (["HEAD", line("[1, 1]")], r"weights of 1 documents, and .*train.arrow has 2"),
+        (
+            ["HEAD", line("[1]")],
+            r"w.jsonl:2: 1 weights; the document there has 2 sentences",
+        ),
+        (["HEAD", line("1")], r"w.jsonl:2: no list of weights"),
+        (
+            ["HEAD", line("[1, -0.5]")],
+            r"w.jsonl:2: a weight is -0.5; a number from 0 to 1,000,000",
+        ),
+        (["HEAD", line("[1, true]")], r"w.jsonl:2: a weight is True"),
+        (["HEAD", line("[1, 1e9]")], r"w.jsonl:2: a weight is 1000000000.0"),
+        (["HEAD", line("[1, NaN]")], r"w.jsonl:2: not valid JSON"),
+        (["HEAD", *[line("[1, 1]"), line("[1, 1, 1]", 1)] * 2], r"w.jsonl:4: more documents"),
+        (["HEAD", line("[0, 0]"), line("[0, 0, 0]", 1)], "all weights are 0"),
     ],
 )
 def test_what_does_not_match_is_refused(folder: Path, tmp_path: Path, lines: list[str], message: str) -> None:
     head = json.dumps({"format": "cotext-weights", "version": 1, "data": digest_of_store(folder)})
     path = tmp_path / "w.jsonl"
-    path.write_text("".join(f"{head if line == 'HEAD' else line}\n" for line in lines))
+    path.write_text("".join(f"{head if each == 'HEAD' else each}\n" for each in lines))
     with pytest.raises(CotextError, match=message):
         read_weights(path, folder, TokenStore(folder / "train.arrow"))
+
+
+def test_no_weights_are_written_that_training_would_refuse(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=r"w.jsonl: a weight would be 2,000,000, and 1,000,000 is the most"):
+        written(folder, tmp_path / "w.jsonl", [1, 2e6], [1, 5, 2])
+    assert not (tmp_path / "w.jsonl").exists()
 
 
 def test_weights_of_another_corpus_of_the_same_shape_are_refused(tmp_path: Path) -> None:
     folders = [prepare_toy(tmp_path / name, documents=4, seed=seed) for name, seed in (("a", 0), ("b", 5))]
     stores = [TokenStore(folder / "train.arrow") for folder in folders]
     weights = [[1.0] * len(document.source) for document in stores[0]]
-    path = written(folders[0], tmp_path / "w.jsonl", *weights)
+    path = tmp_path / "w.jsonl"
+    write_weights(path, folders[0], "by:hand", [(d.id, w) for d, w in zip(stores[0], weights, strict=True)])
     assert read_weights(path, folders[0], stores[0]).flat.tolist() == [1.0] * sum(map(len, weights))
     with pytest.raises(CotextError, match="weights of other data"):
         read_weights(path, folders[1], stores[1])

@@ -20,6 +20,7 @@ from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.decoding.nbest_beam import Alternative
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.sentence_lists import further
+from cotext.decoding.translate_files import check_outputs_of
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.runtime.errors import CotextError
 
@@ -172,7 +173,32 @@ def test_lists_stand_beside_the_output(world: World, source: Path, tmp_path: Pat
     assert again.code == 0
     out.unlink()
     refused = cotext(*with_lists(world, source, out))
-    assert "out.de.nbest.jsonl: exists; choose another --out, or add --overwrite" in refused.err
+    assert "out.de.nbest.jsonl: exists; choose another name, or add --overwrite" in refused.err
+
+
+def test_no_lists_of_another_output_stay_beside_one(world: World, source: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "out.de", tmp_path / "page.md"
+    lists = tmp_path / "out.de.nbest.jsonl"
+    page.write_text("# the cat\n")
+    lists.write_text("of an output before")
+    for of in (source, page):
+        command = ["translate", world.run, of, "--out", out]
+        assert "out.de.nbest.jsonl: exists" in cotext(*command).err
+        assert lists.exists()
+        succeed(*command, "--overwrite")
+        assert not lists.exists()
+        out.unlink()
+        lists.write_text("of an output before")
+    lists.unlink()
+    for shard in ("1/2", "2/2"):
+        succeed("translate", world.run, source, "--out", out, "--shard", shard)
+    lists.write_text("of an output before")
+    assert "out.de.nbest.jsonl: exists" in cotext("join", out).err
+    succeed("join", out, "--overwrite")
+    assert not lists.exists()
+    source.rename(lists)
+    with pytest.raises(CotextError, match="would overwrite what is read from"):
+        check_outputs_of([lists], [out], None, overwrite=True)
 
 
 def test_interrupted_jobs_and_shards_write_the_same_lists(

@@ -186,3 +186,9 @@ def test_choosing_together_is_never_worse_than_one_by_one(seed: int) -> None:
         drawn = of_document._drawn(pools)
         references = [[pool.texts[k] for pool, k in zip(pools, row, strict=True)] for row in drawn]
         assert decision.utility >= expected(name, pools, alone.chosen, references) - 1e-9
+
+
+@pytest.mark.parametrize(("temperature", "first"), [(1e-320, 1.0), (1e300, 0.5)])
+def test_temperatures_at_the_ends(temperature: float, first: float) -> None:
+    pool = pooled([lists(("a", -1.5), ("b", -2.0))], "scores", temperature)
+    assert pool.probability.tolist() == [[first, 1 - first]]

@@ -71,6 +71,16 @@ def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path)
     assert chosen("--probabilities", "uniform")[0] in (A, B)
     assert chosen("--temperature", "50")[0] in (A, B)
     assert chosen("--probabilities", "uniform", "--candidates", "1") == (C, "")
+    _, report = choose_translations([lists], MbrSettings(candidates=2))
+    assert "|systems:1|candidates:2|translations:1.50|" in report.signature
+
+
+def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
+    """Named as text, each translation of a list would be a sentence."""
+    lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -3.0)), ((B, -0.1),)))
+    [document], report = choose_translations([lists], MbrSettings(), format="text")
+    assert document.sentences == (A, B)
+    assert report.translations == 1.5
 
 
 def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
@@ -107,6 +117,7 @@ def test_files_of_other_documents_are_refused(
         (["--temperature", "nan"], "give a number above 0"),
         (["--temperature", "2", "--probabilities", "uniform"], "leave it out"),
         (["--samples", "3"], "--samples and --seed need --level document"),
+        (["--target-language", "zh"], "--target-language is for --utility bleu"),
         (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
         (["--comet-python", "x"], "--comet-python needs --comet MODEL"),
         (["--to", "pdf"], "unknown corpus format"),

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import cotext
 
 from cotext.analysis.selection import RankedSentence, Selection, WordGain
 from cotext.data.documents import Document, ParallelDocument
@@ -97,6 +98,17 @@ def test_texts_are_texts(tmp_path: Path) -> None:
     assert by_source['"a", b']["source before"] == "'=HYPERLINK(1)\n<script>x</script>"
     assert "<script>" not in page.read_text()
     assert "&lt;script&gt;" in page.read_text()
+
+
+@pytest.mark.parametrize("there", ["sheet.csv", "sheet.key.json"])
+def test_what_raters_filled_in_and_its_key_stay(tmp_path: Path, there: str) -> None:
+    """The key of sheet.html is of sheet.csv, too: another seed would make it tell lies."""
+    (tmp_path / there).write_text("rated")
+    done = cotext(
+        "select", tmp_path / "run", "--source", tmp_path / "d.en", "--sheet", tmp_path / "sheet.csv"
+    )
+    assert f"{there}: exists, of a sheet that may be rated" in done.err
+    assert (tmp_path / there).read_text() == "rated"
 
 
 def test_other_documents_are_refused(tmp_path: Path) -> None:

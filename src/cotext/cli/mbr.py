@@ -68,6 +68,8 @@ def mbr(
         raise CotextError("--temperature is for --probabilities scores; leave it out")
     if (samples is not None or seed is not None) and level != "document":
         raise CotextError("--samples and --seed need --level document")
+    if target_language is not None and utility != "bleu":
+        raise CotextError("--target-language is for --utility bleu; leave it out")
     if comet_python is not None and comet is None:
         raise CotextError("--comet-python needs --comet MODEL")
     if out.exists() and not overwrite:

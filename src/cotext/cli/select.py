@@ -86,7 +86,13 @@ def select(
     from cotext.data.formats import read_documents
     from cotext.data.formats.streams import atomic_sinks
     from cotext.metrics.aligned_files import name_systems
-    from cotext.reports.evaluation_sheet import SheetSettings, check_systems, key_of, write_sheet
+    from cotext.reports.evaluation_sheet import (
+        SheetSettings,
+        check_systems,
+        key_of,
+        require_new_sheet,
+        write_sheet,
+    )
     from cotext.runtime.progress import meter
 
     if weights is not None and not is_prepared(source):
@@ -98,6 +104,8 @@ def select(
     request = SelectionRequest(run, source, target, format, cxmi, criterion, device, decode, checkpoint)
     inputs = [source, target, cxmi, source_words, target_words]
     key = None if sheet is None else key_of(sheet)
+    if sheet is not None:
+        require_new_sheet(sheet)
     if hypothesis and sheet is None:
         raise CotextError("--hypothesis is for a sheet: add --sheet, or leave it out")
     systems = {

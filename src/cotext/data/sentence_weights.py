@@ -63,12 +63,17 @@ def write_weights(
     """Write the weights of the training corpus of a prepared folder, given with the ids of its documents.
 
     Raises:
-        CotextError: storage refuses.
+        CotextError: a weight that training would refuse; storage refuses.
     """
     header = {"format": FORMAT, "version": VERSION, "data": digest_of_store(folder), "signature": signature}
     with atomic_sinks([path]) as [sink]:
         sink.write(f"{json.dumps(header)}\n")
         for name, weights in documents:
+            if max(weights, default=0.0) > LARGEST:
+                raise CotextError(
+                    f"{path}: a weight would be {max(weights):,.0f}, and {LARGEST:,.0f} is the most: too few "
+                    "sentences have all of the share; make it smaller, or rank more of them"
+                )
             entry = {"document": name, "weights": [round(weight, DIGITS) for weight in weights]}
             sink.write(f"{json.dumps(entry, ensure_ascii=False)}\n")
 
@@ -96,7 +101,7 @@ def read_weights(path: Path, folder: Path, store: TokenStore) -> SentenceWeights
         if len(found) == len(store):
             raise CotextError(f"{path}:{number}: more documents than the {len(store):,} of {store.path}")
         target = store.lengths(len(found))[1]
-        weights = _weights(path, number, line, len(target))
+        weights = _weights(path, number, line, len(target), store.id(len(found)))
         found.append(weights)
         labels += float((target + 1).sum())
         weighted += float(((target + 1) * weights.astype(np.float64)).sum())
@@ -110,9 +115,15 @@ def read_weights(path: Path, folder: Path, store: TokenStore) -> SentenceWeights
     return SentenceWeights(flat, np.cumsum([len(weights) for weights in found]))
 
 
-def _weights(path: Path, number: int, line: str, sentences: int) -> Weights:
-    """The weights on a line, as many as the document has sentences."""
-    given = _object(path, number, line).get("weights")
+def _weights(path: Path, number: int, line: str, sentences: int, name: str) -> Weights:
+    """The weights on a line, as many as the document of this name has sentences."""
+    entry = _object(path, number, line)
+    if entry.get("document") != name:
+        raise CotextError(
+            f"{path}:{number}: weights of document {shown(entry.get('document'))}, where the data has "
+            f"{name!r}; give those of all documents, in the order of the data"
+        )
+    given = entry.get("weights")
     if not isinstance(given, list) or len(given) != sentences:
         there = f"{len(given)} weights" if isinstance(given, list) else "no list of weights"
         raise CotextError(f"{path}:{number}: {there}; the document there has {sentences} sentences")

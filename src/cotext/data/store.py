@@ -197,6 +197,11 @@ class TokenStore:
         file, row = self._locate(index)
         return file.lengths(row)
 
+    def id(self, index: int) -> str:
+        """The id of a document, without touching its tokens."""
+        file, row = self._locate(index)
+        return file.id(row)
+
     def ranges(self) -> list[range]:
         """The documents of each shard, by their indices: those that lie in one file."""
         return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]

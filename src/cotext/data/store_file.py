@@ -170,6 +170,12 @@ class StoreFile:
         batch, row = self._locate(index)
         return batch.source.lengths.row(row), batch.target.lengths.row(row)
 
+    def id(self, index: int) -> str:
+        """The id of a document, without touching its tokens."""
+        batch, row = self._locate(index)
+        name: str = batch.ids[row].as_py()
+        return name
+
     def _locate(self, index: int) -> tuple["_Batch", int]:
         number = bisect_right(self._ends, index)
         first_row = self._ends[number - 1] if number else 0

@@ -27,7 +27,7 @@ from cotext.decoding.score_table import require_column
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
-from cotext.decoding.written_beside import check_new_lists, lists_beside, write_lists, write_scores
+from cotext.decoding.written_beside import lists_beside, remove_lists, write_lists, write_scores
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
@@ -130,8 +130,8 @@ class CorpusJob:
         self.characters = sum(len(s) for document in self._file.documents for s in document.sentences)
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
+        check_output(lists_beside(out), [source])
         if opened.config.decode.nbest > 1:
-            check_output(lists_beside(out), [source])
             self._prose.require_a_sentence_a_line(self._file.first_prose)
 
     def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
@@ -178,8 +178,6 @@ class CorpusJob:
         `overwrite`: what an interrupted job with other settings has translated may be discarded.
         """
         opened, file = self.opened, self._file
-        if opened.config.decode.nbest > 1 and not overwrite and not journal_of(self.out).exists():
-            check_new_lists(self.out)
         report = FileReport(
             format=file.format,
             sentences=self._prose.lines,
@@ -201,6 +199,8 @@ class CorpusJob:
                 pairs = paired_documents(file.documents, journal.done, FileReport())
                 report.lists = str(lists_beside(self.out))
                 write_lists(self.out, pairs, done, nbest, opened.signature)
+            else:
+                remove_lists(self.out)
             paired = paired_documents(file.documents, journal.done, report)
             if journal.output_stands:
                 deque(paired, maxlen=0)

@@ -33,7 +33,7 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.decoding.wishes import Wishes
-from cotext.decoding.written_beside import require_no_lists
+from cotext.decoding.written_beside import lists_beside, remove_lists, require_no_lists
 from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
@@ -145,6 +145,7 @@ class BlocksJob:
                 windows=partial(JournalWindows, journal),
             )
             lock.require()
+            remove_lists(self.out)
             if not journal.output_stands:
                 known = len(self._file.contents.messages)
                 content = self._file.written(self._texts.blocks(journal.done))
@@ -350,10 +351,11 @@ def check_outputs_of(
         if folder is None or folder.exists():
             check_outputs(out, scores, source)
             check_output(out, sources)
+            check_output(lists_beside(out), sources)
     there = [
         str(path)
         for out in outs
-        for path in (out, *filter(None, [scores]))
+        for path in (out, lists_beside(out), *filter(None, [scores]))
         if path.exists() and not journal_of(out).exists()
     ]
     if there and not overwrite:

@@ -9,7 +9,13 @@ from cotext.decoding.partial_output import entry_of, translation_of
 from cotext.decoding.source_file import checksums_of
 from cotext.decoding.translate_file import CorpusJob, FileReport, paired_documents, pieces_of
 from cotext.decoding.translator import Translation
-from cotext.decoding.written_beside import check_new_lists, lists_beside, write_lists, write_scores
+from cotext.decoding.written_beside import (
+    check_new_lists,
+    lists_beside,
+    remove_lists,
+    write_lists,
+    write_scores,
+)
 from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.joining import JoinedParts
@@ -85,7 +91,7 @@ def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) ->
     facts = parts.joining
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
         raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
-    if facts["nbest"] > 1 and not overwrite:
+    if not overwrite:
         check_new_lists(out)
     source, format = Path(facts["source"]), facts["format"]
     if checksums_of([source], format) != parts.job["source"]:
@@ -100,6 +106,8 @@ def join_translations(out: Path, parts: JoinedParts, overwrite: bool = False) ->
         pairs = paired_documents(read_documents(source, format), translations, FileReport())
         report.lists = str(lists_beside(out))
         write_lists(out, pairs, translations.values(), facts["nbest"], facts["signature"])
+    else:
+        remove_lists(out)
     paired = paired_documents(read_documents(source, format), translations, report)
     write_translations(out, _counted(paired, report), format)
     return report

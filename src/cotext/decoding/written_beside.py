@@ -41,6 +41,11 @@ def check_new_lists(out: Path) -> None:
         raise CotextError(f"{lists}: exists; choose another --out, or add --overwrite to replace it")
 
 
+def remove_lists(out: Path) -> None:
+    """Remove lists beside an output that is going to be replaced by one without any."""
+    lists_beside(out).unlink(missing_ok=True)
+
+
 def require_no_lists(opened: OpenedRun, what: str) -> None:
     """Refuse a run that makes lists where none are written.
 

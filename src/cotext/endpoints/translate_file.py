@@ -16,6 +16,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
+from cotext.decoding.written_beside import remove_lists
 from cotext.endpoints.client import Client
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.signature import translation_signature
@@ -133,6 +134,7 @@ def translate_file(
     with writing(out) as lock:
         translations = translator.translate(documents, on_sentences, instructions)
         lock.require()
+        remove_lists(out)
         if task:
             with atomic_sinks([out]) as [sink]:
                 for line in joined(source, [each.document for each in translations], source, _wanted(format)):

@@ -63,13 +63,14 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
     for row, candidates in zip(probability, lists, strict=True):
         shares = np.ones(len(candidates))
         if weighting == "scores" and len(candidates) > 1:
-            scores = np.array([candidate.log_probability for candidate in candidates]) / temperature
+            scores = np.array([candidate.log_probability for candidate in candidates])
             if not np.isfinite(scores).all():
                 raise CotextError(
                     f"the translation {candidates[0].text!r} and others have no log-probabilities; weigh "
                     "them with --probabilities uniform"
                 )
-            shares = np.exp(scores - scores.max())
+            with np.errstate(over="ignore"):  # a temperature near 0 leaves the best alone
+                shares = np.exp((scores - scores.max()) / temperature)
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
             row[number[candidate.text]] += share
     return Pool(tuple(number), probability)

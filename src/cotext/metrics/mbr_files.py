@@ -145,7 +145,7 @@ class _System:
 
 
 def _read(path: Path, format: str | None, most: int | None) -> _System:
-    if format is None and is_lists(path):
+    if is_lists(path):
         signature, documents = read_lists(path)
         listed = [ListedDocument(d.id, tuple(c[:most] for c in d.sentences)) for d in documents]
         # Documents of formats without ids are numbered.
@@ -265,6 +265,7 @@ def _report(
         f"probabilities:{settings.probabilities}",
         *([f"temperature:{settings.temperature:g}"] if settings.probabilities == "scores" else []),
         f"systems:{len(systems)}",
+        *([f"candidates:{settings.candidates}"] if settings.candidates is not None else []),
         f"translations:{translations:.2f}",
     ]
     if settings.level == "document":

@@ -83,6 +83,17 @@ def key_of(sheet: Path) -> Path:
     return sheet.with_suffix(".key.json")
 
 
+def require_new_sheet(sheet: Path) -> None:
+    """Refuse to replace a sheet that may have been filled in, or a key without which one is worth nothing.
+
+    Raises:
+        CotextError: one of them is there; as `key_of`.
+    """
+    for path in (sheet, key_of(sheet)):
+        if path.exists():
+            raise CotextError(f"{path}: exists, of a sheet that may be rated; give --sheet another name")
+
+
 def sheet_items(
     selection: Selection, systems: Mapping[str, Sequence[Document]], settings: SheetSettings
 ) -> list[SheetItem]:
