@@ -5,7 +5,7 @@ import json
 import pytest
 from golden import GOLDEN, former, golden, golden_names
 
-# Two outputs of its second sentence are equally probable: which one is found depends on the processor's rounding.
+# Two outputs of its second sentence are equally probable: rounding, which differs by processor, decides.
 TIED = {"casa/latent-glat": [1]}
 
 
