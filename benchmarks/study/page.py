@@ -134,6 +134,7 @@ largest in brackets.
 
 def _section(found: Comparison) -> Iterator[str]:
     yield f"## {title_of(found)}"
+    yield about_of(found)
     good = teacher_is_good(found)
     yield f"The sentence model: {good.why}." + (
         "" if good.word == HOLDS else " **No claim about documents is made here.**"
@@ -167,9 +168,26 @@ def _section(found: Comparison) -> Iterator[str]:
 
 def title_of(found: Comparison) -> str:
     """That of the experiment's own page, or else the name of its folder."""
+    return _head(found)[0] or found.folder.name
+
+
+def about_of(found: Comparison) -> str:
+    """What the experiment's own page says of data and budget, and which rows are not measured yet."""
+    measured = found.systems("own-own.source.jsonl")
+    planned = re.findall(r"^\* \*\*(.+?)\*\*: ", _tables(found).partition("\n## Rows")[2], re.MULTILINE)
+    missing = [name for name in planned if name not in measured]
+    told = f"**Not measured yet**: {', '.join(missing)}." if missing else ""
+    return "\n\n".join(filter(None, (_head(found)[1], told)))
+
+
+def _head(found: Comparison) -> tuple[str, str]:
+    title, _, about = _tables(found).partition("\n## ")[0].partition("\n")
+    return title.removeprefix("# "), about.strip()
+
+
+def _tables(found: Comparison) -> str:
     page = found.folder / "tables.md"
-    first = page.read_text(encoding="utf-8").partition("\n")[0] if page.is_file() else ""
-    return first.removeprefix("# ") or found.folder.name
+    return page.read_text(encoding="utf-8") if page.is_file() else ""
 
 
 def _told(value: Spread, digits: int = 2) -> str:

@@ -242,3 +242,13 @@ def test_an_accuracy_says_of_how_many_choices_it_is(tmp_path: Path) -> None:
     assert f"| contrapro.{PART} (of {EXAMPLES}) |" in page  # a suite that all decide
     assert "| sentence | 100.00 of 1 |" in page  # what each writes, as far as it can be judged
     assert "| s4to4 | 100.00 of 3 |" in page
+
+
+def test_the_page_says_what_the_experiment_is_and_what_is_missing(tmp_path: Path) -> None:
+    made = Made(tmp_path / "out")
+    made.translate("sentence", [3])
+    rows = "* **sentence**: focused-concatenation/base\n* **mcn**: mcn/final-tl, from teacher\n"
+    tables = f"# A study\n\nTen minutes each.\n\n## Translation\n\n|  |\n\n## Rows\n\n{rows}"
+    (tmp_path / "out" / "tables.md").write_text(tables)
+    page = render([Comparison(tmp_path / "out")])
+    assert "## A study\n\nTen minutes each.\n\n**Not measured yet**: mcn.\n" in page
