@@ -337,7 +337,7 @@ def draw(found: Comparison, path: Path) -> None:
             axis.plot([each.difference], [place], "o", color="tab:blue")
         axis.axvline(0, color="grey", linewidth=0.8)
         axis.set_yticks(range(len(differences)), list(differences))
-        axis.set_xlabel(f"{name}, less {BASELINE}")
+        axis.set_xlabel(f"{name}\nless {BASELINE}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
