@@ -130,7 +130,6 @@ class CorpusJob:
         self.characters = sum(len(s) for document in self._file.documents for s in document.sentences)
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
-        check_output(lists_beside(out), [source])
         if opened.config.decode.nbest > 1:
             self._prose.require_a_sentence_a_line(self._file.first_prose)
 
@@ -250,8 +249,8 @@ def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
     Raises:
         CotextError: as `check_output`, or one file for both.
     """
-    check_output(out, [source])
-    check_output(journal_of(out), [source])
+    for path in (out, journal_of(out), lists_beside(out)):
+        check_output(path, [source])
     if scores is not None:
         check_output(scores, [source])
         if scores.absolute() == out.absolute():
