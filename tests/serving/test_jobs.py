@@ -317,8 +317,9 @@ def test_the_oldest_finished_files_make_room(
 ) -> None:
     sender = opened(max_jobs_bytes=95_000, max_file_bytes=50_000)
     long = b"It runs.\n\n" * 4000
-    finished = [sender.send(), sender.send()]
-    for ticket in finished:
+    finished = []
+    for _ in range(2):  # one after the other: several threads translate, and the second may end first
+        finished.append(ticket := sender.send())
         sender.translated(ticket)
         sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
     release = held(sender)
