@@ -15,7 +15,7 @@ from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Source, SpecialSymbols
-from cotext.decoding.beam_search import Hypothesis, SearchOptions, best_columns, search
+from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
 from cotext.layers.row_indices import RowIndices
 from cotext.models.build import build_model
@@ -650,18 +650,3 @@ def test_wrong_settings_are_refused() -> None:
         SearchOptions(length_penalty=-1)
     with pytest.raises(CotextError, match="1 requests for 2 source rows"):
         search_table(Table(0), [0, 1], REQUESTS[:1], SearchOptions())
-
-
-@pytest.mark.parametrize("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])
-@pytest.mark.parametrize("count", [2, 8])
-def test_best_columns_are_those_of_topk(vocabulary: int, count: int) -> None:
-    """Of small vocabularies and large ones, whose size no block divides; impossible tokens among them."""
-    values = torch.randn(5, vocabulary)
-    values[1, 3:] = -torch.inf
-    values[2, : vocabulary - 1] = -torch.inf  # the best one stands behind the last block
-    values[3, 7:40] += 100  # all of the best in one block
-    values[4, ::70] += 100  # each in another
-    found, tokens = best_columns(values, count)
-    assert torch.equal(found, values.topk(count, dim=1).values)
-    assert torch.equal(values.gather(1, tokens), found)
-    assert all(len(set(row)) == count for row in tokens.tolist())

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.data.collate import padded
+from cotext.decoding.best_columns import best_column, best_columns
 from cotext.decoding.constraints import (
     Align,
     Rules,
@@ -32,8 +33,6 @@ from cotext.decoding.steps import Steps
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
-
-BLOCK_TOKENS = 64  # in which columns are searched for the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +153,11 @@ def search(
             origin, tokens_R1, goes_on = _advance(*beams)
             if origin is not None:
                 state.reorder(origin)
-            if not bool(goes_on.all()):
+            some_ended = not bool(goes_on.all())
+            if some_ended:
                 _collect(frontier, ~goes_on, requests, rules, found, nbest)
             steps.tell(found)
-            if not bool(goes_on.all()):
+            if some_ended:
                 if not bool(goes_on.any()):
                     break
                 if model.sees_other_rows:
@@ -266,7 +266,7 @@ def _advance(
     # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
     # the first to end is the answer.
     each = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
-    own, column = best_columns(next_RU, each) if each > 1 else next_RU.max(dim=1, keepdim=True)
+    own, column = best_columns(next_RU, each) if each > 1 else best_column(next_RU)
     token = output.tokens(column)
     reserve = None if nbest is None else nbest.candidates(own, token)
     candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
@@ -279,12 +279,13 @@ def _advance(
             output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, every
         )
     ends = rules.ends(frontier.progress, origin, token)
-    _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
-
     found = Candidates(candidate, origin, token, own)
-    going = found.where(~ends)
-    if beam > 1:
-        going = going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
+    going = found if beam == 1 else found.first(beam)
+    if bool(ends.any()):  # in most steps, none does
+        _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
+        going = found.where(~ends)
+        if beam > 1:
+            going = going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
     # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
@@ -307,25 +308,6 @@ def _advance(
         return None, following, goes_on.any(dim=1)
     row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
     return row.flatten(), following, goes_on.any(dim=1)
-
-
-def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest values of every row, in descending order, and their columns: [R, count] each.
-
-    As `topk`, which is among the slowest steps of a beam on a CPU: the largest values lie in the blocks of
-    the largest maxima, so that most blocks are read once. Which of equal values comes first may differ.
-    """
-    size = BLOCK_TOKENS
-    blocks = values_RU.size(1) // size
-    if values_RU.device.type != "cpu" or blocks < 4 * count:
-        return values_RU.topk(count, dim=1)
-    blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
-    best_RC = blocks_RNS.amax(dim=2).topk(count, dim=1, sorted=False).indices
-    in_best = blocks_RNS.gather(1, best_RC[:, :, None].expand(-1, -1, size)).flatten(1)
-    behind = values_RU[:, blocks * size :]
-    found, at = torch.cat([in_best, behind], dim=1).topk(count, dim=1)
-    block = best_RC.gather(1, (at // size).clamp(max=count - 1))
-    return found, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:

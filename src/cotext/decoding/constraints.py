@@ -12,8 +12,9 @@ Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most se
 S separators, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -196,23 +197,35 @@ class Rules:
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
         """The rules for what an output layer may write."""
+        if output.is_whole:
+            return _rules_of_whole(symbols, align, output.vocabulary, device)
+        return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
+
+    @classmethod
+    def _with_columns(
+        cls,
+        symbols: SearchSymbols,
+        align: Align,
+        vocabulary: int,
+        columns: Callable[[Tensor], Tensor],
+        device: torch.device,
+    ) -> "Rules":
         special, free = symbols.special, align == "free"
         closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
-        separates = torch.zeros(output.vocabulary, dtype=torch.bool, device=device)
+        separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         separates[separators] = True
         words = torch.ones_like(separates)
         if not free:
             words[never] = False
             words[blank] = False
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
-        column = output.columns
-        end = int(column(torch.tensor([special.eos], device=device)))
-        columns = column(never), column(blank), column(separators), end
-        return cls(special, free, *columns, separates, openings, words)
+        end = int(columns(torch.tensor([special.eos], device=device)))
+        found = columns(never), columns(blank), columns(separators), end
+        return cls(special, free, *found, separates, openings, words)
 
     def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
@@ -258,6 +271,12 @@ class Rules:
     def opening(self, index: Tensor) -> Tensor:
         """The symbols that open bracketed sentences, by their index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
+
+
+@lru_cache(maxsize=8)
+def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> Rules:
+    """The rules where every token is a column, which are the same for all windows of all documents."""
+    return Rules._with_columns(symbols, align, vocabulary, lambda tokens: tokens, device)
 
 
 def truncated(

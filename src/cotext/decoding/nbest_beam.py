@@ -40,6 +40,10 @@ class Candidates(NamedTuple):
     token: Tensor
     own: Tensor
 
+    def first(self, count: int) -> "Candidates":
+        """The first of every entry, [B, count]."""
+        return Candidates(*(x[:, :count] for x in self))
+
     def chosen(self, at: Tensor) -> "Candidates":
         """Those at `at`, [B, C']."""
         return Candidates(*(x.gather(1, at) for x in self))

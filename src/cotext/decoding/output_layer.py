@@ -57,6 +57,11 @@ class OutputLayer:
         self._outside = outside.to(device) if bool(outside.any()) else None
         self._product = output_of(self._model, self._tokens)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token has a column: that of its id."""
+        return self._tokens is None
+
     def columns(self, tokens: Tensor) -> Tensor:
         """The columns of tokens, of those that have one."""
         if self._column is None:
