@@ -115,6 +115,17 @@ class SentenceEmbedding(nn.Module, Blended):
         learned = self.source_positions if side == "source" else self.target_positions
         return self.table if learned is None else learned
 
+    def reads_ranks(self, side: Side) -> bool:
+        """Whether `placed` asks where in its sentence a token of a side stands."""
+        kind = self.source if side == "source" else self.target
+        if kind.positions != "none":
+            return kind.positions == "reset"
+        return self.in_force < 1 and self._by_sentence
+
+    @property
+    def _by_sentence(self) -> bool:
+        return "reset" in (self.source.positions, self.target.positions)
+
     def bare(self, tokens: Tensor, side: Side) -> Tensor:
         """Vectors of tokens alone: [...] -> [..., D]."""
         return nn.functional.embedding(tokens, self.weight_of(side)) * self.scale
@@ -125,14 +136,15 @@ class SentenceEmbedding(nn.Module, Blended):
         side: Side,
         sentence: Tensor,
         position: Tensor,
-        rank: Tensor,
+        rank: Tensor | None,
         shift: Tensor | int = 0,
         segment: Tensor | None = None,
         below: int | None = None,
     ) -> Tensor:
         """Add positions and segments to vectors [R, T, D]; all others [R, T], `shift` a number or [R].
 
-        `segment`: where it is not the sentence. `below`: a number that no position reaches, if one is known.
+        `rank`: needed where `reads_ranks`. `segment`: where it is not the sentence. `below`: a number that no
+        position reaches, if one is known.
         """
         kind = self.source if side == "source" else self.target
         if kind.positions != "none":
@@ -140,8 +152,8 @@ class SentenceEmbedding(nn.Module, Blended):
             x = x + self.encoding(side)(at, below)
         elif self.in_force < 1:
             # Positions of the model that training started from, which are on their way out.
-            by_sentence = "reset" in (self.source.positions, self.target.positions)
-            x = x + (1 - self.in_force) * self.encoding(side)(rank if by_sentence else position, below)
+            before = position_of("reset" if self._by_sentence else "absolute", position, rank, sentence)
+            x = x + (1 - self.in_force) * self.encoding(side)(before, below)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None

@@ -54,16 +54,23 @@ def mean_sentence_length(sentence: Tensor) -> Tensor:
 
 
 def position_of(
-    kind: Kind, t: Tensor, rank: Tensor, sentence: Tensor, shift: Tensor | int = 0, from_first: bool = True
+    kind: Kind,
+    t: Tensor,
+    rank: Tensor | None,
+    sentence: Tensor,
+    shift: Tensor | int = 0,
+    from_first: bool = True,
 ) -> Tensor:
     """Position that is encoded for token `t` of a row, token `rank` of sentence `sentence`: all [B, T].
 
     absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
     2022, section 3.2), `shift` a number or one per row [B]; k = 0 for the first sentence unless `from_first`.
+    Only `reset` reads the rank.
     """
     if kind == "absolute":
         return t
     if kind == "reset":
+        assert rank is not None
         return rank
     step = shift[:, None] if isinstance(shift, Tensor) else shift
     return t + (sentence.clamp(min=0) + from_first) * step
@@ -80,6 +87,8 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
         closed_sentence     0   0   0   1   1   2
     """
     first = sentence[:, :1] if before is None else before[:, None]
+    if sentence.size(1) == 1:
+        return first
     return torch.cat((first, sentence[:, :-1]), dim=1)
 
 

@@ -228,12 +228,13 @@ class DecoderState:
 
     def positions(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
         """Positions of the given tokens in their rows and in their sentences: [R, T] each."""
-        t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        rank = ranks(sentence) if sentence.size(1) > 1 else torch.zeros_like(sentence)
         if self.length is None or self.sentence is None or self.rank is None:
-            return t, rank
-        goes_on = sentence == self.sentence[:, None]
-        return t + self.length[:, None], rank + goes_on * (self.rank + 1)[:, None]
+            t = torch.arange(sentence.size(1), device=sentence.device)
+            return t.expand_as(sentence), ranks(sentence)
+        first, after = self.length[:, None], (sentence == self.sentence[:, None]) * (self.rank + 1)[:, None]
+        if sentence.size(1) == 1:  # in every step of search but the first
+            return first, after
+        return first + torch.arange(sentence.size(1), device=sentence.device), ranks(sentence) + after
 
     def slot_mask(self, tokens: int, device: torch.device) -> SlotMask:
         """Slots that the next `tokens` decoder inputs may attend to."""
@@ -286,16 +287,17 @@ class DecoderState:
         rows, tokens = sentence.shape
         entries, new = rows // self.beam, slice(self.used, self.used + self.beam * tokens)
         past = torch.zeros_like(sentence[:, 0]) if self.length is None else self.length
-        t = past[:, None] + torch.arange(tokens, device=sentence.device)
         self.slot_sentence[:, new] = sentence.view(entries, -1)
-        self.slot_position[:, new] = t.view(entries, -1)
         if tokens == 1:
             # One real token a row, in every step of search but the first.
+            self.slot_position[:, new] = past.view(entries, -1)
             if self.sees is not None:
                 self.sees[:, :, new] = torch.eye(self.beam, dtype=torch.bool, device=sentence.device)
             self.length, self.sentence, self.rank = past + 1, sentence[:, 0], rank[:, 0]
             self.used = new.stop
             return
+        t = past[:, None] + torch.arange(tokens, device=sentence.device)
+        self.slot_position[:, new] = t.view(entries, -1)
         real = sentence >= 0
         last = real.sum(dim=1, keepdim=True) - 1
         if self.sees is None and not bool(real.all()):

@@ -129,21 +129,24 @@ class Transformer(TranslationModel):
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
         indices = source.indices
-        if indices is None:
+        if indices is None and (self.batch_context is not None or self.recomputes):
             indices = self.indices(source, training=self.training)
-        assert isinstance(indices, RowIndices)
+        assert indices is None or isinstance(indices, RowIndices)
         embed, sentence = self._embedder(indices), source.sentence
         context = None
         if self.batch_context is None:
             x = embed.source(source)
         else:
+            assert indices is not None
             assert isinstance(indices.context, ContextIndices)
             x, sentence = self.batch_context.read(source, embed, indices.context)
             context = self.batch_context.target(source, embed, indices.context)
-        known = indices.source_layout(sentence)
+        known = None if indices is None else indices.source_layout(sentence)
         if known is None:
-            known, indices = self._source_layout(source, sentence), None
-        layout = known.bound(self._shared("source"))
+            # Layers find what they ask for on the way.
+            layout, indices = self._source_layout(source, sentence), None
+        else:
+            layout = known.bound(self._shared("source"))
         x = layout.pack(x)
         for block in self.encoder:
             x, layout = block.enter(x, layout)
@@ -226,15 +229,17 @@ class RowEmbedder:
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
-        sentence, segment = source.sentence, None
+        sentence, segment, rank = source.sentence, None, None
         if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
+        if self.embedding.reads_ranks("source"):
+            rank = ranks(sentence) + behind * (sentence == sentence[:, :1])
         return self.embedding.placed(
             self.bare(source),
             "source",
             sentence,
             torch.arange(behind, behind + sentence.size(1), device=sentence.device).expand_as(sentence),
-            ranks(sentence) + behind * (sentence == sentence[:, :1]),
+            rank,
             self._shift(self.shift_of(source)),
             segment,
             self._below(behind + sentence.size(1)),
@@ -244,7 +249,8 @@ class RowEmbedder:
         """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         told = self.embedding.input_sentence(sentence, None)
-        return self._target(tokens, told, position, ranks(sentence), self.shift_of(source), sentence.size(1))
+        rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
+        return self._target(tokens, told, position, rank, self.shift_of(source), sentence.size(1))
 
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
@@ -268,7 +274,7 @@ class RowEmbedder:
         tokens: Tensor,
         sentence: Tensor,
         position: Tensor,
-        rank: Tensor,
+        rank: Tensor | None,
         shift: Tensor | None,
         complete: int | None,
     ) -> Tensor:
