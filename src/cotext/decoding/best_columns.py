@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 BLOCK_TOKENS = 64  # in which columns are searched for the best
+FEW_VALUES = 2**16  # of which the largest is found as fast without blocks
 
 
 def best_column(values_RU: Tensor) -> tuple[Tensor, Tensor]:
@@ -17,7 +18,7 @@ def best_column(values_RU: Tensor) -> tuple[Tensor, Tensor]:
     """
     size = BLOCK_TOKENS
     blocks = values_RU.size(1) // size
-    if values_RU.device.type != "cpu" or blocks < 4:
+    if values_RU.device.type != "cpu" or values_RU.numel() < FEW_VALUES or blocks == 0:
         return values_RU.max(dim=1, keepdim=True)
     blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
     block = blocks_RNS.amax(dim=2).argmax(dim=1, keepdim=True)
