@@ -153,8 +153,7 @@ def search(
             origin, tokens_R1, goes_on = _advance(*beams)
             if origin is not None:
                 state.reorder(origin)
-            some_ended = not bool(goes_on.all())
-            if some_ended:
+            if some_ended := not bool(goes_on.all()):
                 _collect(frontier, ~goes_on, requests, rules, found, nbest)
             steps.tell(found)
             if some_ended:
@@ -282,10 +281,9 @@ def _advance(
     found = Candidates(candidate, origin, token, own)
     going = found if beam == 1 else found.first(beam)
     if bool(ends.any()):  # in most steps, none does
-        _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
+        _end(frontier, found.where(ends), written, options)
         going = found.where(~ends)
-        if beam > 1:
-            going = going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
+        going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
     # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
@@ -315,14 +313,12 @@ def _picked(x: Tensor, at: Tensor) -> Tensor:
     return x.view(at.size(0), -1).gather(1, at)
 
 
-def _end(
-    frontier: _Frontier, ended: Tensor, own: Tensor, origin: Tensor, written: int, options: SearchOptions
-) -> None:
-    """Keep the best of the hypotheses that end now, [B, C] each, where it beats what the entry had."""
-    log_probability, which = ended.max(dim=1)
+def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:
+    """Keep the best of the hypotheses that end now, [B, C], where it beats what the entry had."""
+    log_probability, which = ended.total.max(dim=1)
     score = log_probability / (written + 1) ** options.length_penalty
     better = score > frontier.best_score
-    row = origin.gather(1, which[:, None])[:, :, None]
+    row = ended.origin.gather(1, which[:, None])[:, :, None]
 
     def kept(before: Tensor, history: Tensor) -> Tensor:
         return torch.where(better[:, None], history.take_along_dim(row, dim=1)[:, 0], before)
@@ -330,7 +326,7 @@ def _end(
     frontier.best_tokens = kept(frontier.best_tokens, frontier.tokens)
     histories = frontier.best_token_log_probability, frontier.token_log_probability
     frontier.best_token_log_probability = kept(*histories)
-    last = own.gather(1, which[:, None])[:, 0]
+    last = ended.own.gather(1, which[:, None])[:, 0]
     at_end = frontier.best_token_log_probability[:, written]
     frontier.best_token_log_probability[:, written] = torch.where(better, last, at_end)
     frontier.best_length = torch.where(better, written + 1, frontier.best_length)
