@@ -35,8 +35,8 @@ WORDS = {
 # What is promised bit for bit is promised on the CPU.
 os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
-# Forked from a server that has imported everything already: a process costs little. What is not named here, every
-# child imports anew: the command line and pytest alone took a third of a second of each.
+# Forked from a server that has imported everything already: a process costs little. What is not named here,
+# every child imports anew: the command line and pytest alone took a third of a second of each.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [

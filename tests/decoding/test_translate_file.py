@@ -98,7 +98,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path: Path) -> None:
     """kill -9 three times: before the first document, and at two random ones; then in peace."""
-    count = 60
+    count = 40
     source = documents_file(tmp_path / "in.en", count, 12)
     out, expected = tmp_path / "out.de", tmp_path / "expected.de"
     # Small batches, so that documents are finished one after the other.
@@ -120,7 +120,7 @@ def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path
 
 
 def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path: Path) -> None:
-    source, out = documents_file(tmp_path / "in.en", 60, 12), tmp_path / "out.de"
+    source, out = documents_file(tmp_path / "in.en", 30, 12), tmp_path / "out.de"
     process = start(*command(world, source, out, "--set", "max_tokens=100"))
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
