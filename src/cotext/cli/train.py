@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cotext.cli.options import Device, Json, as_json
+from cotext.runtime.allocation import map_large_blocks
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.process_identity import is_first_process
 from cotext.runtime.signals import INTERRUPTED
@@ -52,6 +53,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a system; the same command resumes an interrupted training."""
+    map_large_blocks()  # before torch is imported
     from cotext.config.recipe import load_config
 
     if json and not dry_run:
