@@ -32,7 +32,8 @@ for _ in range(30):
     libc.malloc(100_000)  # larger than what is free among the small ones
 for block in blocks:
     libc.free(block)
-print(json.dumps({"mapped": mapped, "kept": resident() - before, "torch": os.environ.get("THP_MEM_ALLOC_ENABLE")}))
+torch = os.environ.get("THP_MEM_ALLOC_ENABLE")
+print(json.dumps({"mapped": mapped, "kept": resident() - before, "torch": torch}))
 """
 
 
