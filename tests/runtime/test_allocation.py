@@ -1,5 +1,6 @@
 """Large blocks by themselves: in processes of their own, as what malloc is told holds for a whole process."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -10,13 +11,16 @@ from typing import Any
 import pytest
 
 from cotext.runtime import allocation
-from cotext.runtime.allocation import HUGE_PAGES, TORCH_SWITCH, map_large_blocks
+from cotext.runtime.allocation import TORCH_SWITCH, map_large_blocks
 
-GIVEN = sys.platform == "linux" and HUGE_PAGES.is_file() and "[never]" not in HUGE_PAGES.read_text()
+ON_GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 # Blocks of 5 MiB with a small one that stays behind each, all of them freed but for the small ones.
 WORK = """
 import ctypes, json, os, sys
+from pathlib import Path
+from cotext.runtime import allocation
 from cotext.runtime.allocation import map_large_blocks
+allocation.HUGE_PAGES = Path(sys.argv[2])
 mapped = map_large_blocks() if sys.argv[1] == "mapped" else None
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -37,10 +41,10 @@ print(json.dumps({"mapped": mapped, "kept": resident() - before, "torch": torch}
 """
 
 
-def worked(way: str, **environment: str) -> dict[str, Any]:
+def worked(way: str, pages: Path = allocation.HUGE_PAGES, **environment: str) -> dict[str, Any]:
     plain = {name: value for name, value in os.environ.items() if name not in allocation._OWN_CHOICES}
     ran = subprocess.run(
-        [sys.executable, "-c", WORK, way],
+        [sys.executable, "-c", WORK, way, str(pages)],
         env={**plain, **environment},
         check=True,
         capture_output=True,
@@ -50,18 +54,24 @@ def worked(way: str, **environment: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(not GIVEN, reason="no huge pages here")
-def test_what_is_freed_goes_back_though_small_blocks_stay() -> None:
+@pytest.mark.skipif(not ON_GLIBC, reason="another C library")
+def test_what_is_freed_goes_back_though_small_blocks_stay(tmp_path: Path) -> None:
+    """Torch asks for huge pages where only those who ask get them."""
     assert worked("plain")["kept"] > 100
-    found = worked("mapped")
-    assert (found["mapped"], found["torch"]) == (True, "1")
-    assert found["kept"] < 10
+    pages = tmp_path / "enabled"
+    for text, asks in (("always [madvise] never\n", "1"), ("[always] madvise never\n", None)):
+        pages.write_text(text)
+        found = worked("mapped", pages)
+        assert (found["mapped"], found["torch"]) == (True, asks)
+        assert found["kept"] < 10
 
 
 @pytest.mark.parametrize("name", ["THP_MEM_ALLOC_ENABLE", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
-def test_what_a_person_has_chosen_stays(name: str) -> None:
+def test_what_a_person_has_chosen_stays(name: str, tmp_path: Path) -> None:
+    pages = tmp_path / "enabled"
+    pages.write_text("[always] madvise never\n")
     chosen = {"GLIBC_TUNABLES": "glibc.malloc.check=0"}.get(name, "0" if name == TORCH_SWITCH else "64000000")
-    found = worked("mapped", **{name: chosen})
+    found = worked("mapped", pages, **{name: chosen})
     assert found["mapped"] is False
     assert found["torch"] == ("0" if name == TORCH_SWITCH else None)
 

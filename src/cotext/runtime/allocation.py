@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -21,21 +22,26 @@ def map_large_blocks() -> bool:
     do not fit into: a quarter of the peak. A mapping of its own goes back whole. In pages of 4 KiB, the
     system would take longer to make it than the tensor does to be computed; in huge ones it is quick.
 
-    Only before torch is imported, which is told by an environment variable, on Linux with glibc, where the
-    system gives huge pages to those that ask. Whoever has chosen an allocation in the environment keeps it.
+    Only before torch is imported, on Linux with glibc, where the system gives huge pages: to all, or to those
+    that ask, which an environment variable has torch do. Where all get them, torch does not ask: each of its
+    blocks would then begin a huge page behind its mapping, whose own first page would be a huge one too.
+    Whoever has chosen an allocation in the environment keeps it.
     """
-    if "torch" in sys.modules or any(name in os.environ for name in _OWN_CHOICES) or not _huge_pages():
+    given = _huge_pages()
+    if "torch" in sys.modules or any(name in os.environ for name in _OWN_CHOICES) or not given:
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version") or not library.mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES):
         return False
-    os.environ[TORCH_SWITCH] = "1"
+    if given == "madvise":
+        os.environ[TORCH_SWITCH] = "1"
     return True
 
 
-def _huge_pages() -> bool:
-    """Whether the system gives huge pages where they are asked for."""
+def _huge_pages() -> str:
+    """To whom the system gives huge pages: `always`, `madvise` (those that ask), or empty: to nobody."""
     try:
-        return "[never]" not in HUGE_PAGES.read_text(encoding="ascii")
+        found = re.search(r"\[(always|madvise)\]", HUGE_PAGES.read_text(encoding="ascii"))
     except OSError:  # no Linux, or one without them
-        return False
+        return ""
+    return found[1] if found else ""
