@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import cotext
 
+import cotext.cli.train as command
 from cotext.runtime import allocation
 from cotext.runtime.allocation import TORCH_SWITCH, map_large_blocks
 
@@ -96,6 +98,17 @@ def test_without_huge_pages_nothing_changes(
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert not map_large_blocks()
     assert TORCH_SWITCH not in os.environ
+
+
+def test_memory_is_spared_on_request_or_the_request_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(command, "map_large_blocks", lambda: asked.append(True) or len(asked) == 1)
+    arguments = ("train", "no-such-recipe", "--data", "d", "--out", "o")
+    assert "no-such-recipe" in cotext(*arguments).err
+    assert not asked
+    assert "no-such-recipe" in cotext(*arguments, "--spare-memory").err
+    refused = cotext(*arguments, "--spare-memory")
+    assert (refused.code, "--spare-memory needs Linux" in refused.err) == (2, True)
 
 
 def test_the_command_line_has_not_imported_torch_when_training_begins() -> None:

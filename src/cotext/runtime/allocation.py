@@ -19,8 +19,8 @@ def map_large_blocks() -> bool:
 
     Of a batch of training, tensors of a few sizes are made and freed in turn. In the heap of the C library,
     small blocks that stay come to lie between them, and what is free there is in pieces that the next tensors
-    do not fit into: a quarter of the peak. A mapping of its own goes back whole. In pages of 4 KiB, the
-    system would take longer to make it than the tensor does to be computed; in huge ones it is quick.
+    do not fit into: at base size, a fifth of the peak. A mapping of its own goes back whole, but the system
+    clears every new one, which takes time, less of it in huge pages than in those of 4 KiB.
 
     Only before torch is imported, on Linux with glibc, where the system gives huge pages: to all, or to those
     that ask, which an environment variable has torch do. Where all get them, torch does not ask: each of its
