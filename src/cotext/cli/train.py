@@ -60,8 +60,8 @@ def train(
     if spare_memory and not map_large_blocks():  # before torch is imported
         raise CotextError(
             "--spare-memory needs Linux with glibc and huge pages (madvise or always in "
-            "/sys/kernel/mm/transparent_hugepage/enabled), and no allocation chosen in the environment; leave "
-            "it out"
+            "/sys/kernel/mm/transparent_hugepage/enabled), and no allocation chosen in the environment; "
+            "leave it out"
         )
     from cotext.config.recipe import load_config
 
