@@ -301,7 +301,9 @@ def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
         for side in ("source", "target"):
             found = placed(embedding, side)
             for row in range(2):
-                fits = [k for k in range(5) if torch.allclose(found[row], sinusoidal(at[row] + k, 8), atol=1e-5)]
+                fits = [
+                    k for k in range(5) if torch.allclose(found[row], sinusoidal(at[row] + k, 8), atol=1e-5)
+                ]
                 offsets += fits
         assert len(offsets) == 4
         drawn.add(tuple(offsets))
@@ -316,7 +318,10 @@ def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
     [
         ({"positions": "none"}, "model.positions = none has nothing"),
         ({"position_encoding": "learned"}, "ends after 1026 rows"),
-        ({"attention": {"score": "absolute"}}, "model.attention.score = absolute adds positions in every layer"),
+        (
+            {"attention": {"score": "absolute"}},
+            "model.attention.score = absolute adds positions in every layer",
+        ),
     ],
 )
 def test_positions_that_cannot_be_moved_are_refused(model: dict[str, Any], words: str) -> None:

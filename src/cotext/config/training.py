@@ -90,8 +90,8 @@ class TrainConfig(Closed):
     word_dropout_epochs: Count = 0
     """For how many epochs; afterwards all words are seen. 0: always."""
     position_offset: Count = 0
-    """Training moves the positions of every row by a number drawn from 0 to this one, source and target each by
-    its own, so that what is learned does not hang on where a row begins (Kiyono et al. 2021)."""
+    """Training moves the positions of a row by a number drawn from 0 to this one, source and target each by its
+    own, so that what is learned does not hang on where a row begins (Kiyono et al. 2021)."""
     accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
     """Batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4

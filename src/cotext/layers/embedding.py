@@ -42,8 +42,8 @@ class EmbeddingKind:
 
     `learned`: rows of a trained table of positions, in place of sinusoids of the given wavelengths;
     `first_position`: the one that position 0 counts as. `offset`: the most that training moves the positions
-    of a row by. `norm`: a layer norm on the sum. `source_vocabulary`: rows of an embedding that the source has
-    for itself.
+    of a row by. `norm`: a layer norm on the sum. `source_vocabulary`: rows of an embedding that the source
+    has for itself.
     """
 
     wavelengths: Wavelengths = "half_minus_one"

@@ -70,7 +70,7 @@ def position_of(
 
 
 def moved(positions: Tensor, most: int) -> Tensor:
-    """Positions [B, T] after a shift of every row, drawn from 0 to `most` (Kiyono et al. 2021, section 3.2)."""
+    """Positions [B, T] after an offset of every row, drawn from 0 to `most` (SHAPE; Kiyono et al. 2021)."""
     return positions + torch.randint(most + 1, (len(positions), 1), device=positions.device)
 
 

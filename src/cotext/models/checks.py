@@ -169,8 +169,8 @@ def _check_offset(config: Config) -> None:
     for side in SIDES:
         if (score := model.stack(side).score) in ("absolute", "positions"):
             raise CotextError(
-                f"{setting}: {_key(model, side, 'score')} = {score} adds positions in every layer, which would "
-                "stay where they are; leave it out, or choose another score"
+                f"{setting}: {_key(model, side, 'score')} = {score} adds positions in every layer, which "
+                "would stay where they are; leave it out, or choose another score"
             )
 
 
