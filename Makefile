@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow test-hostile test-outside check lint docs benchmarks clean
+.PHONY: demo test test-times test-slow test-hostile test-outside check lint docs benchmarks clean
 
 demo: $(READY)
 	$(BIN)/cotext demo
@@ -12,6 +12,10 @@ demo: $(READY)
 # A process per core, each with files of its own: what is trained for the tests of a file is trained once.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# The same, and at its end the files and functions that took most processor time.
+test-times: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.times --numprocesses auto --dist loadfile
 
 # Long tests, for a weekly run.
 test-slow: $(READY)

@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+import typer.main
 from tiny_runs import toy_documents
 
-from cotext.cli.main import main
+from cotext.cli.main import app, main
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents, write_parallel
@@ -63,12 +64,19 @@ class World:
         return self.folder / "run"
 
 
+@cache
+def commands() -> Callable[[], None]:
+    """The application's tree of commands, which the script makes at every start: a sixtieth of a second."""
+    return typer.main.get_command(app)
+
+
 def cotext(*arguments: str | Path) -> Outcome:
     """Run a command as the installed script would."""
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     with (
         patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
+        patch("cotext.cli.main.app", commands()),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

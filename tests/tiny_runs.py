@@ -35,10 +35,20 @@ WORDS = {
 # What is promised bit for bit is promised on the CPU.
 os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
-# Forked from a server that has imported everything already: a process costs little.
+# Forked from a server that has imported everything already: a process costs little. What is not named here,
+# every child imports anew: the command line and pytest alone took a third of a second of each.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
+        "pytest",
+        "cotext.cli.main",
+        "cotext.cli.bilingual",
+        "cotext.data.prepare",
+        "cotext.decoding.open",
+        "cotext.decoding.translate_files",
+        "cotext.files.formats_of_programs",
+        "cotext.training.distillation",
+        "rich.progress",
         "cotext.training.run",
         "torch._dynamo",
         "torch.distributed.fsdp",

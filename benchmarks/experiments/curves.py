@@ -1,12 +1,14 @@
-"""Figures of an experiment as pictures: rows as points, their means over seeds with the extremes."""
+"""Figures of an experiment as pictures: rows, or updates, as points; means over seeds with the extremes."""
 
 import re
 import statistics
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.plan import Curves, Experiment
+from benchmarks.experiments.plan import Experiment
+from benchmarks.experiments.plan_told import Curves
 from benchmarks.experiments.tables import Results, measured
 from cotext.runtime.files import replacing
 
@@ -48,11 +50,31 @@ def draw(experiment: Experiment, results: Results, folder: Path) -> None:
             figure.savefig(temporary, format="png", dpi=160)
 
 
-def points(line: dict[float, str], figure: str, results: Results) -> list[tuple[float, float, float, float]]:
-    """Place, mean, smallest and largest over seeds of every row that is measured, in order."""
-    found = []
-    for place, row in sorted(line.items()):
-        values = [seed[figure] for seed in measured(results, row).values() if figure in seed]
-        if values:
-            found.append((place, statistics.mean(values), min(values), max(values)))
+def points(
+    line: dict[float, str] | str, figure: str, results: Results
+) -> list[tuple[float, float, float, float]]:
+    """Place, mean, smallest and largest over seeds of everything that is measured of a line, in order."""
+    if isinstance(line, str):
+        values = _in_the_course(figure, measured(results, line).values())
+    else:
+        values = {
+            place: [seed[figure] for seed in measured(results, row).values() if figure in seed]
+            for place, row in line.items()
+        }
+    return [
+        (place, statistics.mean(found), min(found), max(found))
+        for place, found in sorted(values.items())
+        if found
+    ]
+
+
+def _in_the_course(figure: str, seeds: Iterable[Mapping[str, float]]) -> dict[float, list[float]]:
+    """The values of all seeds by the number that stands where `figure` has a star."""
+    before, _, after = figure.partition("*")
+    place = re.compile(f"{re.escape(before)}([0-9]+){re.escape(after)}")
+    found: dict[float, list[float]] = {}
+    for seed in seeds:
+        for name, value in seed.items():
+            if at := place.fullmatch(name):
+                found.setdefault(float(at[1]), []).append(value)
     return found

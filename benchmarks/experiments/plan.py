@@ -15,6 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
+from benchmarks.experiments.plan_told import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -136,30 +137,6 @@ class Row(Closed):
         return self
 
 
-class Table(Closed):
-    """A row of figures for each row of the experiment, mean over seeds with the smallest and the largest."""
-
-    title: str
-    """Above it."""
-    columns: dict[str, str]
-    """Figure by header, as in `loss: training.nll_current:.3f`; * stands for any part, in the header too."""
-    rows: tuple[str, ...] | None = None
-    """All if not given."""
-
-
-class Curves(Closed):
-    """A figure: one panel for each kind of figure, one line for each system, rows as its points."""
-
-    title: str
-    """Above it; the file has its first words."""
-    across: str
-    """What is on the horizontal axis."""
-    panels: Annotated[dict[str, str], Field(min_length=1)]
-    """Figure by label of the vertical axis, as in `BLEU: bleu.s-bleu`."""
-    lines: Annotated[dict[str, dict[float, str]], Field(min_length=1)]
-    """Of each system: row by its place on the horizontal axis."""
-
-
 class Experiment(Closed):
     """What is trained, measured and told."""
 
@@ -211,7 +188,7 @@ class Experiment(Closed):
             for figure in table.columns.values():
                 require_known(f"tables, {table.title}", figure.split(".")[0], self.measures)
         for curves in self.figures:
-            for row_name in (each for line in curves.lines.values() for each in line.values()):
+            for row_name in sorted(curves.rows()):
                 require_known(f"figures, {curves.title}", row_name, self.rows)
             for figure in curves.panels.values():
                 require_known(f"figures, {curves.title}", figure.split(".")[0], self.measures)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.experiments.measures import without_comet
-from benchmarks.experiments.plan import Experiment, Table
+from benchmarks.experiments.plan import Experiment
+from benchmarks.experiments.plan_told import Table
 
 Results = dict[str, Any]  # what results.json holds
 DIGITS = ".1f"

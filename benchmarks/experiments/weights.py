@@ -1,4 +1,4 @@
-"""Weights of training sentences: the same ones for other sentences, and how soon context is learnt with them.
+"""Weights of training sentences: the same ones for other sentences, and how soon they teach context.
 
     python -m benchmarks.experiments.weights shuffle WEIGHTS OUT [SEED]
     python -m benchmarks.experiments.weights table SUITE... -- RUN...

@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed.batch_context training [--size base]
     python -m benchmarks.speed.batch_context decoding [--size base] [--beam 5] [--documents 4]
+    python -m benchmarks.speed.batch_context side-by-side [--size base] [--beam 5] [--documents 4]
     python -m benchmarks.speed.batch_context memory        flat-batch attention by flat length
 
 Processor time of one thread; ratios are those of one round, tables show medians with the smallest and the
@@ -121,6 +122,25 @@ def decoding_speed(size: str, rounds: int, beam: int, count: int) -> None:
         table(("system", "sentences a second", "against Doc2Doc"), times.speed_rows("{:.2f}"))
 
 
+def translated_alone(translator: DocumentTranslator, documents: list[Document]) -> float:
+    """Translate each document by itself; their sentences."""
+    return sum(translated(translator, [document]) for document in documents)
+
+
+def side_by_side(size: str, rounds: int, beam: int, count: int) -> None:
+    """Sentences a second of documents that are translated in one call, against a call for each."""
+    documents = random_documents(count, 4, 25)
+    for name, recipe in {"Doc2Doc": "doc2doc", "DocFlat_C": "docflat-c"}.items():
+        translator = translator_of(f"docflat/{recipe}", size, 1, beam)
+        ways: dict[str, Way] = {
+            "one after another": partial(translated_alone, translator, documents),
+            "side by side": partial(translated, translator, documents),
+        }
+        times = in_turn(ways, rounds)
+        print(f"\n{name}, {size}, beam {beam}, {count} documents of 4 sentences")
+        table(("documents", "sentences a second", "against one by one"), times.speed_rows("{:.2f}"))
+
+
 def attention_peak(tokens: int, causal: bool) -> None:
     """MiB that flat-batch attention with its gate adds, forward and backward: 8 heads of 64, 16 rows."""
     attention = FlatBatchAttention(AttentionSize(512, 8, 0.0))
@@ -150,7 +170,7 @@ def memory() -> None:
 
 def main() -> None:
     made = parser(__doc__, rounds=5)
-    made.add_argument("what", choices=["training", "decoding", "memory", "attention-peak"])
+    made.add_argument("what", choices=["training", "decoding", "side-by-side", "memory", "attention-peak"])
     made.add_argument("--size", choices=SIZES, default="base")
     made.add_argument("--beam", type=int, default=5)
     made.add_argument("--documents", type=int, default=4)
@@ -161,6 +181,7 @@ def main() -> None:
     chosen: dict[str, Callable[[], None]] = {
         "training": lambda: training_speed(given.size, given.rounds),
         "decoding": lambda: decoding_speed(given.size, given.rounds, given.beam, given.documents),
+        "side-by-side": lambda: side_by_side(given.size, given.rounds, given.beam, given.documents),
         "memory": memory,
         "attention-peak": lambda: attention_peak(given.tokens, given.causal),
     }

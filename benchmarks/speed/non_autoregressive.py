@@ -47,7 +47,7 @@ PIECE = 20_000  # tokens a side: every document is one piece
 
 Translate = Callable[[Sequence[Document]], float]  # gives sentences written
 LENGTHS = (512, 1024, 2048, 4096, 8192)
-# What the others are told against: greedy, with beam 5, and sentences.
+# What the others are compared with: greedy, with beam 5, and sentences.
 BASELINES = ("G-Transformer, greedy", "G-Transformer, beam 5", "Sent2Sent, greedy, one batch")
 
 

@@ -1,6 +1,6 @@
 """Choices of real text between renderings of a term: where the reference keeps to one within a document.
 
-Renderings are learnt from training text by counting sentences. With n(e) sentences that have the source word
+Renderings are learned from training text by counting sentences. With n(e) sentences that have the source word
 e, n(f) those that have the target noun f (a word with a capital letter, not the first of its sentence), and
 n(e, f) those with both, f is a rendering of e if
 

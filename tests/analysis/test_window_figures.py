@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -32,10 +33,11 @@ DOCUMENTS = [
 ]
 
 
-def system(before: int, seed: int = 0, asked: int | None = None) -> DocumentTranslator:
-    config = tiny_config(
-        view=window(before), model={"positions": "shifted", "shift": "sequence"}, decode={"before": asked}
-    )
+def system(
+    before: int, seed: int = 0, asked: int | None = None, slots: dict[str, Any] | None = None
+) -> DocumentTranslator:
+    chosen = {"positions": "shifted", "shift": "sequence"} if slots is None else slots
+    config = tiny_config(view=window(before), model=chosen, decode={"before": asked})
     model = random_model(config, TOKENIZER, seed)
     return DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))
 
@@ -64,9 +66,22 @@ def token_losses(translator: DocumentTranslator, batch: Batch) -> Iterator[tuple
         yield current - int(batch.label_sentence[0, t]), -float(log_p[0, t, label])
 
 
-@pytest.mark.parametrize(("before", "asked"), [(1, None), (2, None), (1, 3), (2, 0)])
-def test_losses_by_sentence_are_those_of_rows_alone(before: int, asked: int | None) -> None:
-    translator = system(before, asked=asked)
+# Attention that takes another way where it is watched: the loss is measured in the same pass.
+OTHER_WAYS: list[dict[str, Any]] = [
+    {"encoder": {"score": "segment_distance"}},
+    {"attention": {"score": "relative"}},
+    {"attention": {"span": "sentence"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "slots"),
+    [(1, None, None), (2, None, None), (1, 3, None), (2, 0, None), *((2, None, way) for way in OTHER_WAYS)],
+)
+def test_losses_by_sentence_are_those_of_rows_alone(
+    before: int, asked: int | None, slots: dict[str, Any] | None
+) -> None:
+    translator = system(before, asked=asked, slots=slots)
     found = measured(translator)
     losses: dict[int, list[float]] = {}
     sentences: dict[int, int] = {}
@@ -101,6 +116,22 @@ def test_the_loss_of_current_sentences_is_their_score() -> None:
     place = measured(translator).places[0]
     assert place.nats == pytest.approx(-sum(s.log_probability for s in scores), rel=1e-6)
     assert place.tokens == sum(s.tokens for s in scores)
+
+
+def test_every_window_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = system(2)
+    read = {"encode": 0, "decode": 0}
+    for name in read:
+        plain = getattr(translator.model, name)
+
+        def counted(*given: Any, plain: Any = plain, name: str = name) -> Any:
+            read[name] += 1
+            return plain(*given)
+
+        monkeypatch.setattr(translator.model, name, counted)
+    measured(translator)
+    # A batch for each of the three documents that have words.
+    assert read == {"encode": 3, "decode": 3}
 
 
 def test_attention_is_that_of_rows_alone() -> None:

@@ -369,6 +369,41 @@ def test_figures_are_drawn_of_what_is_measured(finished: Path, tmp_path: Path) -
         read_experiment(tmp_path / "two.yaml")
 
 
+COURSE = """
+figures:
+  - title: Loss in the course
+    across: updates
+    panels: {loss: training.nll_current.at.*}
+    lines: {one: first}
+"""
+
+
+def test_a_line_may_be_the_course_of_a_row(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(EXPERIMENT + COURSE)
+    experiment = read_experiment(path)
+    of_seeds = [
+        {"nll_current.at.10": 2.0, "nll_current.at.5": 3.0},
+        {"nll_current.at.5": 4.0, "nll_current": 1.0},
+    ]
+    row = {
+        str(seed): {"signature": "model:x", "measures": {"training": {"figures": found}}}
+        for seed, found in enumerate(of_seeds, 1)
+    }
+    kept = {"rows": {"first": row}, "data": {}, "versions": {}}
+    [curves] = experiment.figures
+    assert points(curves.lines["one"], "training.nll_current.at.*", kept) == [(5, 3.5, 3, 4), (10, 2, 2, 2)]
+    draw(experiment, kept, tmp_path)
+    assert (tmp_path / "loss-in-the-course.png").read_bytes().startswith(b"\x89PNG")
+    for fault in (COURSE.replace("one: first", "one: {1: first}"), COURSE.replace(".at.*", "")):
+        path.write_text(EXPERIMENT + fault)
+        with pytest.raises(CotextError, match="in every panel and a row for every line"):
+            read_experiment(path)
+    path.write_text(EXPERIMENT + COURSE.replace("one: first", "one: furst"))
+    with pytest.raises(CotextError, match="did you mean first"):
+        read_experiment(path)
+
+
 @pytest.mark.parametrize("model", ["", "Unbabel/wmt22-comet-da"])
 def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     model: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -250,7 +250,9 @@ def test_blocks_name_all_rows_of_the_table_once() -> None:
     named = [row for block in blocks() for row in block.split("--rows ")[1].split()]
     assert sorted(named) == sorted(experiment.rows.keys() - {"teacher"})
     cpu = read_experiment(EXPERIMENTS / "cpu-study.yaml")
-    assert cpu.rows == experiment.rows or cpu.rows.keys() == experiment.rows.keys()
+    assert (
+        cpu.rows.keys() - {"moved"} == experiment.rows.keys()
+    )  # there a start of its own has seen all positions
     assert cpu.measures.keys() == experiment.measures.keys()
     assert cpu.variables.keys() == experiment.variables.keys()
 

@@ -181,5 +181,5 @@ def test_a_system_that_reads_no_target_is_refused(data: Path, tmp_path: Path) ->
     deep = ("model.encoder_layers=2", "model.decoder_layers=2")
     failed = cotext("train", "casa/casa", *SMALL, *deep, "--data", data, "--out", tmp_path / "casa")
     assert failed.code == 2
-    assert "writes all at once" in " ".join(failed.err.split())
+    assert "is non-autoregressive" in " ".join(failed.err.split())
     assert not (tmp_path / "casa").exists()

@@ -8,6 +8,7 @@ import re
 import resource
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,7 +98,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path: Path) -> None:
     """kill -9 three times: before the first document, and at two random ones; then in peace."""
-    count = 60
+    count = 40
     source = documents_file(tmp_path / "in.en", count, 12)
     out, expected = tmp_path / "out.de", tmp_path / "expected.de"
     # Small batches, so that documents are finished one after the other.
@@ -119,7 +120,7 @@ def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path
 
 
 def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path: Path) -> None:
-    source, out = documents_file(tmp_path / "in.en", 60, 12), tmp_path / "out.de"
+    source, out = documents_file(tmp_path / "in.en", 30, 12), tmp_path / "out.de"
     process = start(*command(world, source, out, "--set", "max_tokens=100"))
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
@@ -496,6 +497,26 @@ def test_a_full_disk_while_writing_results(world: World, tmp_path: Path, name: s
 # -------------------------------------------------------------------------------------------- training
 
 
+@contextmanager
+def ctrl_c_when(ready: Callable[[], bool]) -> Iterator[None]:
+    """While inside, this process is sent Ctrl-C as soon as `ready` says so."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            if ready():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) -> None:
     run = tmp_path / "run"
     endless = ("train.max_updates=100000", "train.log_every=1", "train.validate_every=100000")
@@ -503,8 +524,8 @@ def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) ->
     def reported() -> bool:
         return (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_bytes().count(b"\n") > 3
 
-    process = start(*train_arguments(world.folder, run, *endless))
-    stopped = signal_when(process, reported, signal.SIGINT)
+    with ctrl_c_when(reported):
+        stopped = cotext(*train_arguments(world.folder, run, *endless))
     # Not 0: what should follow a whole training must not follow this.
     assert stopped.code == 130, stopped
     [update] = map(int, re.findall(r"stopped at update (\d+), not validated yet\n", stopped.out))

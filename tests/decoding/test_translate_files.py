@@ -2,14 +2,14 @@
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, listing, piped, signal_when, start, succeed
+from command_line import World, cotext, listing, piped, succeed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from killing import killed_when
 
 from cotext.cli import stream
 from cotext.data.formats import FORMATS
@@ -254,8 +254,7 @@ def test_killed_while_several_files_are_translated(world: World, folder: Path) -
         name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 2)
     whole = ["translate", world.run, *names, "--out-dir"]
     succeed(*whole, folder / "expected")
-    process = start(*whole, folder / "out")
-    signal_when(process, (folder / "out" / "1.txt.partial").exists, signal.SIGKILL)
+    killed_when((folder / "out" / "1.txt.partial").exists, *whole, folder / "out")
     succeed(*whole, folder / "out")
     assert listing(folder / "out") == listing(folder / "expected")
 

@@ -265,6 +265,15 @@ def test_a_document_is_translated_alone_as_amid_others(
 
 
 @pytest.mark.parametrize("model", BATCH_LEVEL)
+def test_documents_are_searched_side_by_side(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window waits for the one before it, and for no other document: so many calls as the longest has."""
+    spy = Spy(monkeypatch)
+    translated(translator(SYSTEMS["window, numbered"], model, schedule="sequential"), CORPUS)
+    # Documents of 7, 1, 3, 1 and 5 sentences.
+    assert [len(requests) for _, requests in spy.calls] == [5, 3, 3, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("model", BATCH_LEVEL)
 def test_documents_that_meet_in_training_do_not_in_translation(model: str) -> None:
     apart, crossing = (
         translator(SYSTEMS["window, numbered"], model, cross_document=crosses) for crosses in (False, True)

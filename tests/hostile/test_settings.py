@@ -3,6 +3,7 @@
 import json
 import string
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,10 @@ import yaml
 from attacks import Attacks
 from command_line import RECIPE, TINY, World
 
-from cotext.config.recipe import load_config, recipe_names
-from cotext.config.reference import reference
+from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import STACKS
 
-KEYS = [key for key, *_ in reference()]
-RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}
+KEYS = [key for key, _ in keys(Config)]
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]
 WORDS = ["", "true", "null", "none", "corpus", "epoch", "init", "sentence", "window", "document", "bracket"]
 WORDS += ["numbered", "non_autoregressive", "flat", "nodes", "memory", "gated", "segment_gate", "datapoints"]
@@ -24,9 +23,15 @@ WORDS += ["xavier", "~", "2001-99-99"]
 SHAPES = ["[]", "{}", "[1, 2]", "{a: 1}", "[[[[", "*a", "&a [*a]", "!!python/object:os.system x", "\ud800"]
 
 
+@cache
+def recipes() -> dict[str, Config]:
+    """Every shipped recipe: read by the attacks, and not where tests are only counted."""
+    return {name: load_config(name, "tiny") for name in recipe_names()}
+
+
 def shallow(recipe: str) -> Iterator[str]:
     """Overrides for stacks of one layer: no more top layers than that."""
-    model = RECIPES[recipe].model
+    model = recipes()[recipe].model
     for stack in STACKS:
         top = getattr(model, stack).top
         if top is not None and top.layers > 1:
@@ -35,7 +40,7 @@ def shallow(recipe: str) -> Iterator[str]:
 
 def usual(key: str, attacks: Attacks) -> str:
     """What some recipe has for a key."""
-    found: Any = attacks.random.choice(list(RECIPES.values())).model_dump(mode="json")
+    found: Any = attacks.random.choice(list(recipes().values())).model_dump(mode="json")
     for part in key.split("."):
         found = found[part]
     return json.dumps(found)
@@ -94,7 +99,7 @@ def mutated(text: str, attacks: Attacks) -> str:
 def test_overrides(attacks: Attacks, world: World, tmp_path: Path, part: int) -> None:
     for number in range(150):
         given = [override(attacks) for _ in range(attacks.random.randint(1, 3))]
-        recipe = attacks.random.choice([name for name, config in RECIPES.items() if not config.train.init])
+        recipe = attacks.random.choice([name for name, config in recipes().items() if not config.train.init])
         out = tmp_path / "run"
         tiny = [*TINY, *shallow(recipe), "train.max_updates=1"]
         outcome = attacks.run(
@@ -139,12 +144,12 @@ def test_recipes(attacks: Attacks, world: World, tmp_path: Path, kind: str) -> N
 
 
 def test_settings_of_decoding(attacks: Attacks, world: World, tmp_path: Path) -> None:
-    keys = [key.removeprefix("decode.") for key in KEYS if key.startswith("decode.")]
+    settings = [key.removeprefix("decode.") for key in KEYS if key.startswith("decode.")]
     source = world.folder / "test.en"
     lines = source.read_text(encoding="utf-8").count("\n")
     for number in range(150):
         given = [
-            f"{attacks.random.choice(keys)}={value(attacks)}" for _ in range(attacks.random.randint(1, 2))
+            f"{attacks.random.choice(settings)}={value(attacks)}" for _ in range(attacks.random.randint(1, 2))
         ]
         out = tmp_path / "out.de"
         arguments = [part for each in given for part in ("--set", each)]

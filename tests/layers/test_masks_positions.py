@@ -18,6 +18,7 @@ from cotext.layers.masks import causal, visible
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.positions import (
     MAX_ROWS,
+    Kind,
     LearnedPositions,
     PositionTable,
     closed_sentence,
@@ -28,6 +29,7 @@ from cotext.layers.positions import (
 )
 from cotext.models.build import build_model
 from cotext.models.transformer import RowEmbedder, Transformer
+from cotext.runtime.errors import CotextError
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
 SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])
@@ -280,6 +282,51 @@ def test_embedding_is_scaled_token_plus_position() -> None:
     embedding = embedding_of(InputKind())
     expected = embedding.weight[TOKENS] * 8**0.5 + sinusoidal(T, 8)
     torch.testing.assert_close(embed(embedding, TOKENS), expected)
+
+
+@pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])
+def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
+    """What is left without the tokens is the sinusoid of a place, from 0 to 3 behind that of the token."""
+    embedding = embedding_of(InputKind(positions), made=EmbeddingKind(offset=3))
+    plain = embedding_of(InputKind(positions))
+    at = position_of(positions, T, ranks(SENTENCE), SENTENCE, 2)
+
+    def placed(embedding: SentenceEmbedding, side: Side) -> Tensor:
+        x = torch.zeros(2, 6, 8)
+        return embedding.placed(x, side, SENTENCE, T, ranks(SENTENCE), 2, below=24)
+
+    drawn = set()
+    for _ in range(40):
+        offsets = []
+        for side in ("source", "target"):
+            found = placed(embedding, side)
+            for row in range(2):
+                fits = [
+                    k for k in range(5) if torch.allclose(found[row], sinusoidal(at[row] + k, 8), atol=1e-5)
+                ]
+                offsets += fits
+        assert len(offsets) == 4
+        drawn.add(tuple(offsets))
+    assert {offset for offsets in drawn for offset in offsets} == {0, 1, 2, 3}
+    assert any(s0 != s1 and s0 != t0 for s0, s1, t0, _ in drawn)
+    embedding.eval()
+    assert torch.equal(placed(embedding, "source"), placed(plain, "source"))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"positions": "none"}, "model.positions = none has nothing"),
+        ({"position_encoding": "learned"}, "ends after 1026 rows"),
+        (
+            {"attention": {"score": "absolute"}},
+            "model.attention.score = absolute adds positions in every layer",
+        ),
+    ],
+)
+def test_positions_that_cannot_be_moved_are_refused(model: dict[str, Any], words: str) -> None:
+    with pytest.raises(CotextError, match=words):
+        build_model(tiny_config(model=model, train={"position_offset": 8}), VOCABULARY)
 
 
 @pytest.mark.parametrize("segments", ["learned", "sinusoidal"])

@@ -353,6 +353,30 @@ def test_half_precision() -> None:
     torch.testing.assert_close(halves, nll, rtol=1e-3, atol=1e-3)
 
 
+def test_float16_keeps_gradients_beyond_its_range() -> None:
+    """Those of improbable tokens are below 6e-8; of losses scaled unit by unit, they are above 65,504."""
+    generator = torch.Generator().manual_seed(7)
+    hidden = (torch.randn(600, 8, generator=generator) + 60).half()
+    weight = torch.full((50, 8), -0.02)
+    weight[:3] = torch.tensor([[0.01], [0.0], [0.005]])
+    weight = (weight + 0.001 * torch.randn(50, 8, generator=generator)).half()
+    weight[40:] -= 0.008
+    asked = units([200, 400], [[1, 2], [2, 1, 2]])
+    rounded, exact = (
+        (hidden.to(dtype).requires_grad_(), weight.to(kept).requires_grad_())
+        for dtype, kept in ((torch.float16, torch.float32), (torch.float64, torch.float64))
+    )
+    probability = (exact[0] @ exact[1].T).softmax(dim=1).detach()
+    assert 1e-9 < float(probability[:, 40:].mean()) < 3e-8
+    for scales in (torch.ones(2), torch.tensor([2.0**16, 2.0**15])):
+        (_, of_weight), (_, expected) = (
+            torch.autograd.grad((ctc_nll(*pair, asked, BLANK) * scales).sum(), pair)
+            for pair in (rounded, exact)
+        )
+        assert bool((expected[40:] > 0).all())
+        torch.testing.assert_close(of_weight.double(), expected, rtol=0.03, atol=0.0)
+
+
 def test_backward_twice_over_a_retained_graph() -> None:
     hidden, weight, asked = many(False)
     loss = ctc_nll(hidden, weight, asked, BLANK).sum()

@@ -1,5 +1,6 @@
 """DocFlat: who sees whom across the rows of a batch, and that every way of decoding computes the same."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -633,11 +634,22 @@ def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
 
 
 VIEWS = {"local context": window(1), "longer": window(2, after=1), "sentences": {"kind": "sentence"}}
+PAIRS = {
+    ("local context", False, 3),
+    ("local context", True, 1),
+    ("longer", False, 1),
+    ("longer", True, 3),
+    ("sentences", False, 3),
+    ("sentences", True, 1),
+}
+# A view, a switch and a beam: quick are cases that hold every pair of values, the others are for every week.
+EVERY_PAIR = [
+    pytest.param(*case, marks=[] if case in PAIRS else [pytest.mark.slow])
+    for case in itertools.product(VIEWS, (False, True), (1, 3))
+]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("whole_windows", [False, True])
+@pytest.mark.parametrize(("view", "whole_windows", "beam"), EVERY_PAIR)
 @torch.no_grad()
 def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_windows: bool) -> None:
     """One row a document, and its extra rows: as in sequential decoding."""
@@ -658,9 +670,7 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
             written.keep([1])
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("cross_document", [False, True])
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("view", "cross_document", "beam"), EVERY_PAIR)
 @torch.no_grad()
 def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: bool, beam: int) -> None:
     """Rows of the same documents, out of order; they end one after the other."""

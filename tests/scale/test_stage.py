@@ -1,19 +1,24 @@
 """Translation as a stage of a data engine, without an engine."""
 
 import pickle
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 from cotext.data.documents import Document
+from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.decoding.open import open_run
+from cotext.models.checkpoint import load_weights, save_model
 from cotext.runtime.errors import CotextError
 from cotext.scale.ray_data import TABLE_DOCUMENTS, RayCluster, tables_of, workers_of
-from cotext.scale.stage import ADDED, Translate, documents_of, table_of, translations_of
+from cotext.scale.stage import ADDED, Translate, documents_of, files_of, table_of, translations_of
 from cotext.training.prepared_data import open_data
 
+MODEL = "model.safetensors"
 DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(9, 5)]
 
 
@@ -81,9 +86,37 @@ def test_it_travels_as_its_settings(run: Path) -> None:
     assert pickle.loads(sent).settings == stage.settings
 
 
-def test_another_model_under_the_same_name_is_refused(run: Path) -> None:
-    with pytest.raises(CotextError, match="another model than where the work was given out"):
-        Translate(run, weights="0" * 64)(table_of(DOCUMENTS))
+def write_shortlist(run: Path, token: int) -> None:
+    tokenizer = open_run(run).loaded.tokenizer
+    candidates = np.full((tokenizer.source_vocabulary_size, 2), token, np.int32)
+    Shortlist(tokenizer.fingerprint, candidates, np.arange(4, dtype=np.int32)).save(run / SHORTLIST)
+
+
+def test_a_shortlist_made_anew_since_the_work_was_given_out_is_refused(run: Path, tmp_path: Path) -> None:
+    folder, decode = Path(shutil.copytree(run, tmp_path / "run")), {"shortlist": 2}
+    write_shortlist(folder, 5)
+    files = files_of(open_run(folder, decode=decode))
+    assert files.keys() == {"configuration", "model", "tokenizer", "shortlist"}
+    assert Translate(folder, decode, files=files)(table_of(DOCUMENTS)).num_rows == len(DOCUMENTS)
+    write_shortlist(folder, 6)
+    with pytest.raises(CotextError, match="given out: another shortlist; every machine must"):
+        Translate(folder, decode, files=files)(table_of(DOCUMENTS))
+    with pytest.raises(CotextError, match="another configuration and shortlist; every machine must"):
+        Translate(folder, files=files)(table_of(DOCUMENTS))
+
+
+def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path) -> None:
+    """That of the first pass, too; its folder may have another name."""
+    first, other = (Path(shutil.copytree(run, tmp_path / name)) for name in ("first", "other"))
+    files = files_of(open_run(run, decode={"first_pass": str(first)}))
+    assert files == files_of(open_run(run, decode={"first_pass": str(other)}))
+    loaded = open_run(run).loaded
+    tensors = {name: 2 * tensor for name, tensor in load_weights(run / MODEL).items()}
+    save_model(other / MODEL, tensors, loaded.config, loaded.tokenizer.fingerprint, [1])
+    with pytest.raises(CotextError, match="given out: another first pass's model; every"):
+        Translate(run, {"first_pass": str(other)}, files=files)(table_of(DOCUMENTS))
+    with pytest.raises(CotextError, match="given out: another model; every"):
+        Translate(other, files=files_of(open_run(run)))(table_of(DOCUMENTS))
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,27 @@ def test_shards_joined_are_the_whole(world: World, whole: Path, tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
 
 
+def test_shards_with_relative_paths_are_joined_in_any_folder(
+    world: World, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another corpus by the same name, in the folder of the join, is not taken for theirs."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for folder in (here, elsewhere):
+        folder.mkdir()
+    (here / "data").symlink_to(world.folder / "data")
+    (here / "run").symlink_to(world.run)
+    (elsewhere / "data").mkdir()
+    monkeypatch.chdir(here)
+    for shard in ("1/2", "2/2"):
+        succeed("distill", "run", "--data", "data", "--out", "kd", "--shard", shard)
+    monkeypatch.chdir(elsewhere)
+    succeed("join", here / "kd")
+    made = {name: content for name, content in listing(here / "kd").items() if name != "report.json"}
+    assert made == {name: content for name, content in listing(whole).items() if name != "report.json"}
+    inputs = json.loads((here / "kd" / "report.json").read_text())["inputs"]
+    assert str(here / "data" / "train.arrow") in inputs
+
+
 def test_one_process_does_not_take_the_place_of_shards(world: World, tmp_path: Path) -> None:
     out = tmp_path / "data-kd"
     succeed(*command(world, out, "--shard", "1/2"))

@@ -68,15 +68,6 @@ def update(config: Config) -> None:
     (outcome.loss / outcome.count).backward()
 
 
-def recipes() -> dict[str, Config]:
-    found = {}
-    for name in recipe_names():
-        config = load_config(name, "tiny", [*SMALL, "model.dropout=0.1", "model.attention_dropout=0.1"])
-        found.setdefault(repr((config.model, config.view, config.loss)), (name, config))
-    return dict(found.values())
-
-
-RECIPES = recipes()
 QUICK = {
     "focused-concatenation/s4to4-shift-cd",
     "p-transformer/doc",
@@ -90,10 +81,10 @@ QUICK = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in sorted(RECIPES)]
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in recipe_names()]
 )
 def test_recipes(name: str) -> None:
-    update(RECIPES[name])
+    update(load_config(name, "tiny", [*SMALL, "model.dropout=0.1", "model.attention_dropout=0.1"]))
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))

@@ -534,7 +534,8 @@ class TestFirstLoss:
 
     def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
         messages: list[str] = []
-        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        config = sentence_config(init=str(sentence_run), max_updates=2, validate_every=2)
+        config = with_section(config, "view", **window(2))
         train(
             config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
         )
@@ -547,7 +548,8 @@ class TestFirstLoss:
         assert ckpt.load_run(tmp_path / "run").config.model.from_first is None
 
     def test_what_is_shifted_is_settled_once(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
-        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        config = sentence_config(init=str(sentence_run), max_updates=2, validate_every=2)
+        config = with_section(config, "view", **window(2))
         config = with_section(config, "model", positions="shifted", shift=7)
         train_here(config, data, tmp_path / "run")
         assert ckpt.load_run(tmp_path / "run").config.model.from_first is False

@@ -12,8 +12,8 @@ Shapes: B rows, H heads, T queries, S keys, N sentences of the document.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +34,16 @@ from cotext.models.interface import Model
 
 
 class SentenceMap:
-    """Sums over heads and query tokens of one attention."""
+    """Sums over heads and query tokens of one attention.
+
+    `spread` is that of the queries which a map has, `spread_of_all` of those of context sentences, too.
+    """
 
     def __init__(self, kind: str, sentences: int) -> None:
         self.kind = kind
         self.heads = 0
         self.spread = Spread()
+        self.spread_of_all = Spread()
         self.weight = torch.zeros(sentences, sentences, dtype=torch.float64)  # mean over heads
         self.pairs = torch.zeros_like(self.weight)
         self.seen = torch.zeros(sentences, sentences, dtype=torch.bool)
@@ -61,15 +65,16 @@ class SentenceMap:
         """The share that goes to no sentence: [N]."""
         return self._beside / self.queries
 
-    def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
+    def add(self, weights_BHTS: Tensor, real_BT: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
         """Count the weights of one call.
 
-        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on queries that do not count and keys
-        that are no token of a sentence.
+        `real_BT` tells queries from padding. `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on
+        queries that do not count and keys that are no token of a sentence.
         """
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
         self.spread.add(weights_BHTS, query_BT >= 0)
+        self.spread_of_all.add(weights_BHTS, real_BT)
         weights_BTS = weights_BHTS.mean(dim=1)
         of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
         of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()
@@ -118,9 +123,10 @@ def _mean(matrices: Sequence[Tensor]) -> Tensor:
 
 
 @dataclass(slots=True)
-class _AttentionRecorder:
-    """Gathers what it is shown, while `encode` or `decode` of one batch runs."""
+class ObservedModel:
+    """A model that reads the batches of one document: maps of its attentions and its gates, by module."""
 
+    model: Model
     modules: dict[str, nn.Module]
     calling: list[str]
     sentences: int
@@ -128,6 +134,21 @@ class _AttentionRecorder:
     gates: dict[str, GateOpenness] = field(default_factory=dict)
     source: RowTokens | None = None
     target: RowTokens | None = None  # while decoding
+
+    def read(self, batch: Batch) -> Tensor:
+        """Count a batch; returns the hidden states of its decoder, [B, T, D].
+
+        They are those that nobody looks on, but for rounding where attention computes whole rows to be seen.
+
+        Raises:
+            CotextError: an attention whose tokens cannot be told.
+        """
+        forced_pass = kind_of(self.model).forced_pass
+        assert forced_pass is not None  # a model of ours shows its states
+        self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
+        forced = forced_pass(self.model, batch)
+        self.target = RowTokens.of(forced.sentence, batch.source)
+        return forced.decode()
 
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
         """What `watch_weights` shows."""
@@ -139,7 +160,7 @@ class _AttentionRecorder:
         places = places or token_indices(weights_BHTS, real_BT, own, keys)
         kind = _kind(name, self.modules[name], self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
-        found.add(weights_BHTS, own.queries(places.query), keys.keys(places.key))
+        found.add(weights_BHTS, real_BT, own.queries(places.query), keys.keys(places.key))
 
     def note_gate(self, name: str, gate: Tensor) -> None:
         """That of current tokens, row after row, [..., D]."""
@@ -150,11 +171,22 @@ class _AttentionRecorder:
         found.add(gate.flatten(0, -2), own.document[own.current])
 
 
-def _hook(onlooker: _AttentionRecorder, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+def _hook(onlooker: ObservedModel, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
     return lambda module, arguments, gate: onlooker.note_gate(name, gate)
 
 
-@torch.inference_mode()
+@contextmanager
+def observed(model: Model, sentences: int) -> Iterator[ObservedModel]:
+    """Look on while a model, in eval mode, reads a document of so many sentences; it is left as it was."""
+    with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
+        found = ObservedModel(model, dict(model.named_modules()), calling, sentences)
+        for name, module in found.modules.items():
+            if isinstance(module, NeuralContextGate):
+                hooks.callback(module.register_forward_hook(_hook(found, name)).remove)
+        hooks.enter_context(watch_weights(found.note))
+        yield found
+
+
 def sentence_maps(
     model: Model, batches: Iterable[Batch], sentences: int
 ) -> tuple[dict[str, SentenceMap], dict[str, GateOpenness]]:
@@ -164,22 +196,12 @@ def sentence_maps(
     must be in eval mode.
 
     Raises:
-        CotextError: an attention whose tokens cannot be told.
+        CotextError: as `ObservedModel.read`.
     """
-    forced_pass = kind_of(model).forced_pass
-    assert forced_pass is not None  # a model of ours shows its states
-    with calls(model) as calling, ExitStack() as hooks:
-        onlooker = _AttentionRecorder(dict(model.named_modules()), calling, sentences)
-        for name, module in onlooker.modules.items():
-            if isinstance(module, NeuralContextGate):
-                hooks.callback(module.register_forward_hook(_hook(onlooker, name)).remove)
-        with watch_weights(onlooker.note):
-            for batch in batches:
-                onlooker.source, onlooker.target = RowTokens.of(batch.source.sentence, batch.source), None
-                forced = forced_pass(model, batch)
-                onlooker.target = RowTokens.of(forced.sentence, batch.source)
-                forced.decode()
-    return onlooker.maps, onlooker.gates
+    with observed(model, sentences) as found:
+        for batch in batches:
+            found.read(batch)
+    return found.maps, found.gates
 
 
 def _kind(name: str, module: nn.Module, of_target: bool) -> str:

@@ -40,7 +40,7 @@ Work = Callable[[Sequence[Document]], list[list[str]]]  # translates; the senten
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and how it decodes; `left_to_right`: token by token, so that others are told against it."""
+    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it."""
 
     name: str
     signature: str
@@ -146,7 +146,7 @@ def measure_speed(
     on_start: Callable[[int], None] = lambda total: None,
     on_way: Callable[[int], None] = lambda count: None,
 ) -> Speed:
-    """Time runs on documents, in turn; the first run is what the others are told against.
+    """Time runs on documents, in turn; the first run is what the others are compared with.
 
     `clock`: `cpu`, the time of this process's threads, or `wall`; not given: `cpu` on the CPU, `wall` on a
     GPU, which works while the processor waits. `decode` overrides the decode settings of every run.

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cotext.analysis.attention import attention_spread
 from cotext.analysis.attention_of_document import window_batches
-from cotext.analysis.sentence_maps import sentence_maps
+from cotext.analysis.sentence_maps import SentenceMap, observed
 from cotext.data.batch import Batch
 from cotext.data.documents import ParallelDocument
 from cotext.decoding.likelihood import negative_log_likelihood
@@ -159,8 +158,10 @@ def measure_windows(
         source = translator.tokenizer.encode_batch(document.source)
         target = translator.tokenizer.encode_batch(document.target, side="target")
         kept, batches = window_batches(translator, source, target)
-        sums = _of_losses(model, batches, places)
-        of_documents.append(sums | _of_attention(model, batches, len(kept)))
+        # Losses and attention are those of one pass.
+        with observed(model, len(kept)) as reader:
+            sums = _of_losses(model, batches, reader.read, places)
+        of_documents.append(sums | _of_attention(reader.maps))
         on_sentences(len(document))
     if not places:
         raise CotextError("no sentence of the corpus has words on either side; there is nothing to measure")
@@ -177,9 +178,11 @@ def measure_windows(
     )
 
 
-@torch.inference_mode()
 def _of_losses(
-    model: TranslationModel, batches: Sequence[Batch], places: dict[int, list[float]]
+    model: TranslationModel,
+    batches: Sequence[Batch],
+    read: Callable[[Batch], Tensor],
+    places: dict[int, list[float]],
 ) -> dict[str, float]:
     """Losses of the current and the context sentences of the windows of a document; adds to `places`."""
     sums = dict.fromkeys(
@@ -190,7 +193,7 @@ def _of_losses(
         0.0,
     )
     for batch in batches:
-        nll_BN, tokens_BN = _by_place(model, batch)
+        nll_BN, tokens_BN = _by_place(model, batch, read(batch))
         for place in range(nll_BN.size(1)):
             there = tokens_BN[:, place] > 0
             found = [nll_BN[:, place].sum().item(), tokens_BN[:, place].sum().item(), there.sum().item()]
@@ -206,9 +209,8 @@ def _of_losses(
     return sums
 
 
-def _by_place(model: TranslationModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def _by_place(model: TranslationModel, batch: Batch, hidden_BTD: Tensor) -> tuple[Tensor, Tensor]:
     """Loss and labels of every row by sentences back from the current one: two times [B, N], in float64."""
-    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     real = batch.label_sentence >= 0
     nll = negative_log_likelihood(model, hidden_BTD[real], batch.target_label[real]).double()
     row, _ = real.nonzero(as_tuple=True)
@@ -222,18 +224,17 @@ def _by_place(model: TranslationModel, batch: Batch) -> tuple[Tensor, Tensor]:
     return sums[0].view(size), sums[1].view(size)
 
 
-def _of_attention(model: TranslationModel, batches: Sequence[Batch], sentences: int) -> dict[str, float]:
+def _of_attention(maps: Mapping[str, SentenceMap]) -> dict[str, float]:
     """Sums of entropies over all queries, and of shares over current ones, by stack."""
     sums: dict[str, float] = {}
 
     def add(name: str, value: float) -> None:
         sums[name] = sums.get(name, 0.0) + value
 
-    maps, _ = sentence_maps(model, batches, sentences)
-    for name, spread in attention_spread(model, batches).items():
-        stack = maps[name].kind.partition("-")[0]
-        add(f"entropy {stack}", spread.entropy)
-        add(f"entropy queries {stack}", spread.queries)
-        add(f"share {stack}", maps[name].weight.diagonal().sum().item())
-        add(f"share queries {stack}", maps[name].queries.sum().item())
+    for each in maps.values():
+        stack = each.kind.partition("-")[0]
+        add(f"entropy {stack}", each.spread_of_all.entropy)
+        add(f"entropy queries {stack}", each.spread_of_all.queries)
+        add(f"share {stack}", each.weight.diagonal().sum().item())
+        add(f"share queries {stack}", each.queries.sum().item())
     return sums

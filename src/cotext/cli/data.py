@@ -135,6 +135,14 @@ def prepare(
         typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample; else 1."),
     ] = None,
     format: Format = None,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Also make the table of target tokens that `--set shortlist=N` of `translate` takes, which "
+            "training copies into its runs; what references of the development corpus it lacks is reported.",
+        ),
+    ] = False,
     append: Annotated[
         bool,
         typer.Option(
@@ -157,6 +165,16 @@ def prepare(
     from cotext.runtime.cores import usable_cores
     from cotext.runtime.progress import stages
 
+    if shortlist and append:
+        raise CotextError(
+            "--append makes the table of a folder again if it was prepared with --shortlist, and adds none: "
+            "leave --shortlist out; `cotext shortlist RUN --data DATA` makes one for a run"
+        )
+    if shortlist and controlled is not None:
+        raise CotextError(
+            "--shortlist leaves out most of a vocabulary of many thousands; that of --controlled is too "
+            "small for it: leave it out"
+        )
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
         of_files = (
@@ -262,6 +280,7 @@ def prepare(
                 settings=settings,
                 tokenizer=taken,
                 trim_vocabulary=trim_vocabulary,
+                shortlist=shortlist,
                 symbols=LanguageChoice(source_language or "", target_language or ""),
                 format=format,
                 max_characters=max_characters,

@@ -26,12 +26,12 @@ def info(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Run or engine folder, or a folder made by `prepare` or `distill`; or a corpus file."
+            help="Run or engine folder, one of `train --seeds`, `prepare` or `distill`; or a corpus file."
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Describe a run folder, an engine, prepared data or a corpus file: system, data, scores, sizes."""
+    """Describe a run, runs of several seeds, an engine, prepared data or a corpus: system, data, scores."""
     from cotext.reports.info.corpus import corpus_info
     from cotext.reports.info.folder import folder_info
 

@@ -23,7 +23,7 @@ def shortlist(
     frequent ones; what references of the development corpus they lack is reported.
     """
     from cotext.data.prepared import TRAIN
-    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
+    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverages, learned_shortlist
     from cotext.data.store import TokenStore
     from cotext.data.tokenizer import load_tokenizer
     from cotext.models.run_folder import is_engine, require_one_run
@@ -35,15 +35,11 @@ def shortlist(
         )
     tokenizer = load_tokenizer(run / "tokenizer")
     made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
-    dev = TokenStore(data / "dev.arrow")
-    found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
+    found = coverages(made, TokenStore(data / "dev.arrow"), tokenizer)
     made.save(run / SHORTLIST)
     if json:
         typer.echo(as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}}))
         return
     for count, each in found.items():
-        typer.echo(
-            f"shortlist={count}: {each.size:.0f} of {each.vocabulary:,} tokens for a sentence; of the dev "
-            f"references, {each.tokens:.1f}% of the tokens are on it, and all of {each.sentences:.1f}%"
-        )
+        typer.echo(each.render(count))
     typer.echo(f"{run / SHORTLIST}: translate with it by --set shortlist={CANDIDATES}")

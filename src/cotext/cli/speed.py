@@ -11,7 +11,7 @@ from cotext.runtime.errors import CotextError
 
 def speed(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run or engine folders; others are told against the first.")
+        list[Path], typer.Argument(help="Run or engine folders; others are compared with the first.")
     ],
     document: Annotated[Path, typer.Option(help="File with the documents to translate, in any format.")],
     documents: Annotated[

@@ -5,7 +5,7 @@ results travels with every checkpoint. An unknown key is an error that names the
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from functools import cache, reduce
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,15 +48,16 @@ def recipe_names() -> list[str]:
     return sorted(name for name in _shipped() if not name.startswith(PARTS))
 
 
-def _shipped() -> list[str]:
+@cache
+def _shipped() -> tuple[str, ...]:
     """Shipped recipes, and parts of recipes, which stand for no system by themselves."""
-    return [
+    return tuple(
         f"{folder.name}/{file.name.removesuffix('.yaml')}"
         for folder in _ROOT.iterdir()
         if folder.is_dir()
         for file in folder.iterdir()
         if file.name.endswith(".yaml")
-    ]
+    )
 
 
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:

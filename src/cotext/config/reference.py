@@ -10,13 +10,16 @@ from cotext.config.recipe import Config, keys
 
 def reference() -> Iterator[tuple[str, str, Any, str]]:
     """Every key with the type it takes, its default and what it does: the recipe reference."""
+    properties: dict[Any, Any] = {}
     for key, default in keys(Config):
         *sections, last = key.split(".")
         model: Any = Config
         for section in sections:
             model = model.model_fields[section].annotation
         field = model.model_fields[last]
-        schema = model.model_json_schema()["properties"][last]
+        if model not in properties:
+            properties[model] = model.model_json_schema()["properties"]
+        schema = properties[model][last]
         limits = [part["maximum"] for part in (schema, *schema.get("anyOf", ())) if "maximum" in part]
         most = min(limits, default=LARGEST)
         limit = f", at most {most:,}" if most < LARGEST else ""

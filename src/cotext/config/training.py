@@ -89,6 +89,9 @@ class TrainConfig(Closed):
     """Share of the words of source and target input that training hides, as unknown words; labels stay."""
     word_dropout_epochs: Count = 0
     """For how many epochs; afterwards all words are seen. 0: always."""
+    position_offset: Annotated[int, Field(ge=0, le=50_000, strict=True)] = 0
+    """Training moves the positions of a row by a number drawn from 0 to this one, those of source and target
+    apart, so that what is learned does not hang on where a row begins (Kiyono et al. 2021)."""
     accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
     """Batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4

@@ -1,8 +1,8 @@
 """Documents appended to the training corpus of prepared data: `cotext prepare --append`.
 
 The tokenizer, the held-out sets, the shards that are there and files of others stay as they are; new
-documents come in shards of their own behind them. The folder is replaced as a whole, by one that shares the
-old files.
+documents come in shards of their own behind them, and a shortlist is made again of all. The folder is
+replaced as a whole, by one that shares the old files.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,9 @@ from cotext.data.preparation import Preparation, preparing
 from cotext.data.preparation_notes import selection_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, TRAIN, read_report, store_files, write_report
+from cotext.data.prepared_shortlist import build_shortlist
 from cotext.data.selection import Selection
+from cotext.data.shortlist import SHORTLIST
 from cotext.data.splitting import Splitting
 from cotext.data.store import TokenStore
 from cotext.runtime.errors import CotextError
@@ -87,6 +89,8 @@ def append(
         job = {"cotext": __version__, "append": settings, "onto": checksum(out / REPORT)}
         if not work.begin(job, replacing=True):
             _encode(work, corpus, before, max_characters, workers, on_documents)
+            if SHORTLIST in before["files"]:
+                before["shortlist"] = build_shortlist(work, on_documents)
             _write_report(work, before, job)
         work.publish()
         return report_of(read_report(work.out), work.out / REPORT)

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap
+from cotext.data.shortlist import Coverage
 from cotext.data.statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.runtime.errors import CotextError
 
@@ -18,7 +19,7 @@ class Report:
     """The content of report.json: the prepared data, their sources and settings.
 
     `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written. `selected`: see
-    `cotext.data.selection`.
+    `cotext.data.selection`. `shortlist`: what lists lose, by candidates of a source token, where a table is.
     """
 
     cotext: str
@@ -31,6 +32,7 @@ class Report:
     files: dict[str, str]
     selected: dict[str, dict[str, Any]] = field(default_factory=dict)
     overlap: dict[str, Overlap] = field(default_factory=dict)
+    shortlist: dict[str, Coverage] = field(default_factory=dict)
 
     @property
     def pair(self) -> Languages:
@@ -57,6 +59,7 @@ class Report:
         lines.append(f"languages: {pair}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         lines += [found.render(split) for split, found in self.overlap.items()]
+        lines += [found.render(count) for count, found in self.shortlist.items()]
         return "\n".join([*lines, *self.notes])
 
 

@@ -1,8 +1,8 @@
 """Preparation of training data from corpus files: the command `cotext prepare`.
 
 The text is read twice, once to draw the sample the tokenizer is trained on and once to encode it; memory
-does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json and, where
-there is a test set, test.arrow and test.jsonl.
+does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json, where
+there is a test set test.arrow and test.jsonl, and shortlist.safetensors if it is asked for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +40,7 @@ from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_notes import selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
+from cotext.data.prepared_shortlist import build_shortlist
 from cotext.data.selection import Selection
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
@@ -77,6 +78,7 @@ def prepare(
     settings: TokenizerSettings | None = None,
     tokenizer: Path | None = None,
     trim_vocabulary: bool = False,
+    shortlist: bool = False,
     symbols: LanguageChoice | None = None,
     max_characters: int = 10_000,
     split: Splitting | None = None,
@@ -89,18 +91,16 @@ def prepare(
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
-    run with other text; `settings` say nothing then, and `trim_vocabulary` leaves out its pieces that the
-    training corpus does not need. `symbols`: the languages as such a tokenizer of many names them, where
-    `languages` do not tell. A target of None: the source file holds both languages. A language that
-    `languages` leaves open is taken from the names of the training files. Lines of several sentences are
-    split by `split`, in the training corpus or, if they are `paragraphs`, in all; of the training corpus,
-    `clean` names rules of `cotext.data.cleaning`. `skip_unequal` leaves out documents of unequal numbers of
-    sentences. With any number of `workers`, processes that encode, the result is the same. `out` appears
-    whole or not at all; with `overwrite` it replaces an earlier folder. The same call goes on with what an
-    interrupted one has done. Raises CotextError for what readers refuse, a sentence of more than
-    `max_characters`, file names that are the pair the wrong way round, and as `_taken`, `trimmed` and
-    `preparing` do.
+    `tokenizer`: a run or data whose tokenizer is taken, not `settings`, so that training can go on from
+    there; `trim_vocabulary` leaves out pieces that training does not need. `shortlist`: a table of
+    `cotext.data.shortlist`, too. `symbols`: the languages as a tokenizer of many names them, where
+    `languages` do not tell. A target of None: the source file holds both languages. Languages that are left
+    open are taken from the names of the training files. Lines of several sentences are split by `split`, in
+    the training corpus or, if they are `paragraphs`, in all; `clean` names rules of `cotext.data.cleaning`
+    for the former. `skip_unequal` leaves out documents of unequal sides. `workers` change nothing in it.
+    `out` appears whole or not at all; `overwrite` replaces an earlier folder. The same call resumes an
+    interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`, names of
+    files that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
@@ -118,6 +118,7 @@ def prepare(
         "skip_unequal": skip_unequal,
         **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
         **({"trim_vocabulary": True} if trim_vocabulary else {}),
+        **({"shortlist": True} if shortlist else {}),
         **({"paragraphs": True} if paragraphs else {}),
     }
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
@@ -349,6 +350,8 @@ def _build(
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
         encoded[corpus.split] |= _looked_at(folder, corpus, usual)
+    if job["command"].get("shortlist"):
+        job = {**job, "shortlist": build_shortlist(work, on_documents)}
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},

@@ -110,7 +110,9 @@ def read_weights(path: Path, folder: Path, store: TokenStore) -> SentenceWeights
             f"{path}: weights of {len(found):,} documents, and {store.path} has {len(store):,}; {remedy}"
         )
     if not weighted:
-        raise CotextError(f"{path}: all weights are 0, and nothing would be learnt; give some sentences more")
+        raise CotextError(
+            f"{path}: all weights are 0, and nothing would be learned; give some sentences more"
+        )
     flat = np.concatenate(found) / np.float32(weighted / labels)
     return SentenceWeights(flat, np.cumsum([len(weights) for weights in found]))
 

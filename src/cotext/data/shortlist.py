@@ -15,17 +15,19 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
+
+if TYPE_CHECKING:  # reports know what lists lose, and do not wait for stores
+    from cotext.data.store import TokenStore
 
 SHORTLIST: Final = "shortlist.safetensors"
 CANDIDATES: Final = 100  # of a source token that are kept
@@ -124,8 +126,15 @@ class Coverage:
     size: float
     vocabulary: int
 
+    def render(self, count: int | str) -> str:
+        """In a line, for lists of so many candidates of a source token."""
+        return (
+            f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; of the dev "
+            f"references, {self.tokens:.1f}% of the tokens are on it, and all of {self.sentences:.1f}%"
+        )
 
-def learned_shortlist(store: TokenStore, tokenizer: Tokenizer) -> Shortlist:
+
+def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
     """The table of a training corpus: of at most `PAIRS` sentence pairs, evenly drawn from it.
 
     Raises:
@@ -150,7 +159,7 @@ def learned_shortlist(store: TokenStore, tokenizer: Tokenizer) -> Shortlist:
     return Shortlist(tokenizer.fingerprint, candidates, seen.astype(np.int32))
 
 
-def coverage(shortlist: Shortlist, store: TokenStore, count: int, tokenizer: Tokenizer) -> Coverage:
+def coverage(shortlist: Shortlist, store: "TokenStore", count: int, tokenizer: Tokenizer) -> Coverage:
     """How much of the references of a corpus is in the shortlists of their sentences."""
     inside = whole = tokens = size = sentences = 0
     for source, target in _pairs(store):
@@ -162,6 +171,11 @@ def coverage(shortlist: Shortlist, store: TokenStore, count: int, tokenizer: Tok
     return Coverage(
         100 * inside / max(tokens, 1), whole * per_sentence, size / max(sentences, 1), tokenizer.pieces
     )
+
+
+def coverages(shortlist: Shortlist, store: "TokenStore", tokenizer: Tokenizer) -> dict[int, Coverage]:
+    """Coverage of a corpus by lists of few candidates of a source token and of as many as are kept."""
+    return {count: coverage(shortlist, store, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
 
 
 def _put_first(candidates: Ids, pieces: int) -> None:
@@ -176,7 +190,7 @@ def _put_first(candidates: Ids, pieces: int) -> None:
     rows[:] = np.where(moved, shifted, rows)
 
 
-def _pairs(store: TokenStore) -> Iterator[tuple[Ids, Ids]]:
+def _pairs(store: "TokenStore") -> Iterator[tuple[Ids, Ids]]:
     """The pairs of sentences that have a token on both sides."""
     for document in store:
         for source, target in zip(document.source, document.target, strict=True):

@@ -17,6 +17,7 @@ from cotext.layers.positions import (
     PositionTable,
     Wavelengths,
     closed_sentence,
+    moved,
     position_of,
     sinusoidal,
 )
@@ -40,13 +41,15 @@ class EmbeddingKind:
     """What the embeddings of both sides are made of.
 
     `learned`: rows of a trained table of positions, in place of sinusoids of the given wavelengths;
-    `first_position`: the one that position 0 counts as. `norm`: a layer norm on the sum. `source_vocabulary`:
-    rows of an embedding that the source has for itself.
+    `first_position`: the one that position 0 counts as. `offset`: the most that training moves the positions
+    of a row by. `norm`: a layer norm on the sum. `source_vocabulary`: rows of an embedding that the source
+    has for itself.
     """
 
     wavelengths: Wavelengths = "half_minus_one"
     first_position: int = 0
     learned: int | None = None
+    offset: int = 0
     norm: bool = False
     source_vocabulary: int | None = None
 
@@ -81,6 +84,7 @@ class SentenceEmbedding(nn.Module, Blended):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
         self.scale = math.sqrt(dimension)
+        self.offset = made.offset
         self.table = PositionTable(dimension, wavelengths=made.wavelengths, first=made.first_position)
         self.source_positions = self.target_positions = None
         if made.learned is not None:
@@ -149,6 +153,8 @@ class SentenceEmbedding(nn.Module, Blended):
         kind = self.source if side == "source" else self.target
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
+            if self.training and self.offset:
+                at, below = moved(at, self.offset), None if below is None else below + self.offset
             x = x + self.encoding(side)(at, below)
         elif self.in_force < 1:
             # Positions of the model that training started from, which are on their way out.

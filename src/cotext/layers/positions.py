@@ -76,6 +76,11 @@ def position_of(
     return t + (sentence.clamp(min=0) + from_first) * step
 
 
+def moved(positions: Tensor, most: int) -> Tensor:
+    """Positions [B, T] after an offset of every row, drawn from 0 to `most` (SHAPE; Kiyono et al. 2021)."""
+    return positions + torch.randint(most + 1, (len(positions), 1), device=positions.device)
+
+
 def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
     """Sentence of decoder inputs of which a separator still belongs to the sentence that it closes: [R, T].
 

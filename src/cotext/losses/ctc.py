@@ -28,6 +28,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from cotext.layers.kernels.precision import precise_dtype
+from cotext.losses.output_products import OutputProducts
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
@@ -247,26 +248,16 @@ def _output_layer(
     grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise)
     grad_weight = torch.zeros_like(matrix_VD, dtype=precise)
     buffer = hidden_MD.new_empty(min(chunk, count), matrix_VD.size(0))
-    normalised = buffer if buffer.dtype == precise else torch.empty_like(buffer, dtype=precise)
+    products = OutputProducts(buffer)
     for start in range(0, count, chunk):
         rows = slice(start, start + chunk)
-        hidden = hidden_MD[rows]
-        logits, p = buffer[: hidden.size(0)], normalised[: hidden.size(0)]
+        hidden, scale = hidden_MD[rows], scale_M[rows, None]
+        logits = buffer[: len(hidden)]
         torch.mm(hidden, matrix_VD.T, out=logits)
         log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
-        largest = logits.amax(dim=1, keepdim=True).to(precise)
-        torch.softmax(logits.to(precise), dim=1, out=p)
-        # The largest probability is one over the sum of what is relative to it.
-        log_p_MC[rows] = log_p - largest + p.amax(dim=1, keepdim=True).log()
-        scale = scale_M[rows, None]
-        if precise == hidden.dtype:
-            torch.mm(p, matrix_VD, out=grad_hidden[rows])
-            grad_weight.addmm_(p.T, hidden * scale)
-        else:
-            grad = p.to(hidden.dtype)
-            grad_hidden[rows] = (grad @ matrix_VD).to(precise)
-            grad_weight += grad.T @ (hidden * scale).to(hidden.dtype)
-        grad_hidden[rows] *= scale
+        log_p_MC[rows] = log_p - products.normalise(logits)[:, None]
+        grad_hidden[rows] = products.of_hidden(logits, matrix_VD) * scale
+        products.add_of_weight(grad_weight, logits, hidden.to(precise) * scale)
     return log_p_MC, grad_hidden, grad_weight
 
 
@@ -335,8 +326,8 @@ class _CTC(Function):
 def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512) -> Tensor:
     """Negative log-likelihood of every unit's target, 0 where it does not fit: [G].
 
-    Half-precision logits are normalised, and their gradients summed, in single precision. A gradient that
-    isn't that of their sum costs the output layer once more.
+    Half-precision logits are normalised, and their gradients summed, in single precision; see
+    `output_products`. A gradient that isn't that of their sum costs the output layer once more.
     """
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     return lattices_nll(hidden_ND, weight_VD, lattices, len(units.length), chunk)

@@ -109,6 +109,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
             model.wavelengths,
             model.first_position,
             model.learned_positions if model.position_encoding == "learned" else None,
+            config.train.position_offset,
             model.embedding_norm,
             _source_symbols(config, vocabulary, source_vocabulary),
         ),

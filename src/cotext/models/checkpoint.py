@@ -200,13 +200,13 @@ class LoadedModel:
         """The model where `asked` needs one that writes from left to right.
 
         Raises:
-            CotextError: this one writes all at once, or is an engine.
+            CotextError: this one is non-autoregressive, or an engine.
         """
         model = with_states(self.model, asked)
         if isinstance(model, NonAutoregressiveModel):
             raise CotextError(
                 f"{asked} reads the model while it writes from left to right, and "
-                f"{describe_model(self.config.model)} writes all at once; give a run of another system"
+                f"{describe_model(self.config.model)} is non-autoregressive; give a run of another system"
             )
         return model
 

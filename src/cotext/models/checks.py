@@ -8,6 +8,7 @@ from cotext.data.build import check_align
 from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
+SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")
 
 NODES = ("content", "absolute", "rotary")
 SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
@@ -56,6 +57,7 @@ def check(config: Config) -> None:
     _check_training(config)
     _check_attention(model)
     _check_positions(model)
+    _check_offset(config)
     _check_parts(model)
     if (model.writes == "non_autoregressive") != (config.loss.name == "glancing"):
         needed = "glancing" if model.writes == "non_autoregressive" else "cross_entropy"
@@ -87,8 +89,7 @@ def _check_training(config: Config) -> None:
 
 
 def _check_attention(model: ModelConfig) -> None:
-    sides: tuple[Side, ...] = ("encoder", "decoder", "cross")
-    for side in sides:
+    for side in SIDES:
         config = model.stack(side)
         depth = model.encoder_layers if side == "encoder" else model.decoder_layers
         if config.top.layers > depth:
@@ -150,6 +151,27 @@ def _check_positions(model: ModelConfig) -> None:
         raise CotextError("model.target_positions = shifted takes model.positions = shifted")
     if model.position_encoding == "learned":
         _check_learned_positions(model)
+
+
+def _check_offset(config: Config) -> None:
+    """Refuse to move positions where none, or not all of them, stand at the input and can be moved."""
+    model, offset = config.model, config.train.position_offset
+    if not offset:
+        return
+    setting = f"train.position_offset = {offset}"
+    if {model.positions, model.target_positions or model.positions} == {"none"}:
+        raise CotextError(f"{setting}: model.positions = none has nothing that it could move; leave it out")
+    if model.position_encoding == "learned":
+        raise CotextError(
+            f"{setting}: a table of learned positions ends after {model.learned_positions} rows; "
+            "leave it out, or choose model.position_encoding = sinusoidal"
+        )
+    for side in SIDES:
+        if (score := model.stack(side).score) in ("absolute", "positions"):
+            raise CotextError(
+                f"{setting}: {_key(model, side, 'score')} = {score} adds positions in every layer, which "
+                "would stay where they are; leave it out, or choose another score"
+            )
 
 
 def _check_learned_positions(model: ModelConfig) -> None:

@@ -40,6 +40,7 @@ SEEDS = "seeds.json"
 IMPORT = "import.json"
 ENGINE = "cotext.json"  # in the folder of an engine: see `engine_folder`
 INT8_SCALE = ".int8_scale"  # of a matrix in int8, after its name: the scales of its rows
+_MOST_NAMED = 5  # runs of a folder of several seeds, in a message
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 
@@ -72,9 +73,11 @@ def is_engine(folder: Path) -> bool:
 def require_one_run(folder: Path) -> None:
     """Raise CotextError where a folder holds runs of several seeds, and is no run itself."""
     if seeds := seeds_in(folder):
+        runs = [str(seed_folder(folder, seed)) for seed in seeds[:_MOST_NAMED]]
+        more = ", ..." if len(seeds) > _MOST_NAMED else ""
         raise CotextError(
-            f"{folder}: holds a run for each of the seeds {listed_seeds(seeds)}; name one, as in "
-            f"{seed_folder(folder, seeds[0])}"
+            f"{folder}: holds a run for each of the seeds {listed_seeds(seeds)}, and is none itself; name "
+            f"one of them: {', '.join(runs)}{more}"
         )
 
 

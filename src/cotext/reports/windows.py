@@ -133,7 +133,7 @@ def report_windows(
     `on_start` is told how many sentences are to be measured and translated, `on_sentences` of each few.
 
     Raises:
-        CotextError: no such run, one that reads no windows or writes all at once, unreadable or unequal
+        CotextError: no such run, one that reads no windows or is non-autoregressive, unreadable or unequal
             files, a sentence over the limit, an unknown protocol.
     """
     names = name_runs(request.runs)

@@ -39,6 +39,11 @@ def absolute(path: Path) -> Path:
     return path.absolute() if address_of(path) is None else path
 
 
+def named_in(path: Path, folder: Path) -> Path:
+    """The file that a path named where `folder` was the working folder, as it is named in this one."""
+    return path if address_of(path) is not None or folder == Path.cwd() else folder / path
+
+
 def require_here(out: Path) -> None:
     """Raise CotextError for an output at an address, which `pathlib` would take for a folder of that name."""
     if (address := address_of(out)) is not None:

@@ -20,8 +20,7 @@ from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.files.guide import Guide
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
-from cotext.scale.stage import Translate, table_of, translations_of
+from cotext.scale.stage import Translate, files_of, table_of, translations_of
 
 LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
 # At most of a table. They are searched together: with few of them, batches are small.
@@ -86,7 +85,7 @@ def on_ray(
     workers, device = workers_of(cluster, ray.cluster_resources())
     if opened.first_pass is not None:  # under the same path wherever a worker stands
         decode = {**decode, "first_pass": str(opened.first_pass.folder.resolve())}
-    stage = Translate(opened.folder.resolve(), decode, device, update, cluster.cpus, checksum(opened.weights))
+    stage = Translate(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
     translator = _OnRay(opened.translator, stage, workers, cluster.cpus, int(device != "cpu"))
     return replace(opened, translator=translator)
 

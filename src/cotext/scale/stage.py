@@ -6,6 +6,8 @@ whose `target` is null then; and what else `Translation` says of a document, und
 row is a document, and needs no other: an engine may divide, repeat and reorder them as it likes.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -15,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cotext.data.documents import Document
+from cotext.data.shortlist import identity_of
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
@@ -34,11 +37,28 @@ FIELDS: Final = {
 ADDED: Final = {TARGET: pa.list_(pa.string()), PROBLEM: pa.string(), **FIELDS}
 
 
+def files_of(opened: OpenedRun) -> dict[str, str]:
+    """Checksums of what a run translates by, and its first pass, by what they are.
+
+    The folder of a first pass is left out: it may have another name elsewhere.
+    """
+    found: dict[str, str] = {}
+    for name, run in (("", opened), ("first pass's ", opened.first_pass)):
+        if run is not None:
+            config = run.config.model_dump(mode="json")
+            del config["decode"]["first_pass"]
+            found[f"{name}configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
+            found[f"{name}model"] = checksum(run.weights)
+            found[f"{name}tokenizer"] = run.loaded.tokenizer.fingerprint
+            found |= {f"{name}{kind}": sha for kind, sha in identity_of(run.translator.shortlist).items()}
+    return found
+
+
 class Translate:
     """A translator of tables of documents; the run is opened with the first table, once.
 
-    `decode`, `device`, `update` and `threads` as in `open_run`. `weights`: SHA-256 of the model file that the
-    run must have; empty: any. An instance travels to another process as its settings.
+    `decode`, `device`, `update` and `threads` as in `open_run`. `files`: what it translates by must be what
+    `files_of` says here; None: anything. An instance travels to another process as its settings.
     """
 
     def __init__(
@@ -48,15 +68,17 @@ class Translate:
         device: str | None = None,
         update: int | None = None,
         threads: int | None = None,
-        weights: str = "",
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self._run, self._decode = Path(run), dict(decode or {})
-        self._device, self._update, self._threads, self._weights = device, update, threads, weights
+        self._device, self._update, self._threads, self._files = device, update, threads, files
 
     @property
-    def settings(self) -> tuple[str, dict[str, Any], str | None, int | None, int | None, str]:
+    def settings(
+        self,
+    ) -> tuple[str, dict[str, Any], str | None, int | None, int | None, Mapping[str, str] | None]:
         """What it was made of."""
-        return str(self._run), self._decode, self._device, self._update, self._threads, self._weights
+        return str(self._run), self._decode, self._device, self._update, self._threads, self._files
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), self.settings
@@ -66,13 +88,15 @@ class Translate:
         """The run, as this process has opened it.
 
         Raises:
-            CotextError: no such run here, or one with another model than is asked for.
+            CotextError: no such run here, or one with another model, tokenizer, shortlist or first pass than
+                is asked for.
         """
         opened = open_run(self._run, self._device, self._decode, self._update, self._threads)
-        if self._weights and checksum(opened.weights) != self._weights:
+        if self._files is not None and (here := files_of(opened)) != self._files:
+            other = sorted(k for k in here.keys() | self._files.keys() if here.get(k) != self._files.get(k))
             raise CotextError(
-                f"{opened.weights}: another model than where the work was given out; every machine must see "
-                "the same run under this name"
+                f"{self._run}: not what it was where the work was given out: another {' and '.join(other)}; "
+                "every machine must see the same run under this name, and nobody may change it meanwhile"
             )
         opened.translator.plan.check_passes()
         return opened

@@ -28,6 +28,7 @@ from cotext.data.shortlist import identity_of
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
+from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, require_new
 from cotext.runtime.joining import JoinedParts, clear
@@ -152,7 +153,9 @@ def distillation(
     else:
         asked = {**asdict(request), "teacher": str(request.teacher), "data": str(request.data)}
         asked |= {"monolingual": str(request.monolingual or ""), "out": str(request.out)}
-        joining = {**asked, "model": str(model), "signature": opened.signature}
+        # Paths are told as they were given; another process may join, from another folder.
+        facts = {"folder": str(Path.cwd()), "model": str(model), "signature": opened.signature}
+        joining = {**asked, **facts}
         job = ShardedJob(COMMAND, "documents", identity, joining)
         sizes = array("I", map(texts.sentences, range(len(texts))))
         with Part(request.out, shard or Shard(1, 1), sizes, job) as part, ExitStack() as stack:
@@ -173,10 +176,11 @@ def join_distilled(
             refuses.
     """
     asked = parts.joining
-    monolingual = Path(asked["monolingual"]) if asked["monolingual"] else None
+    place = partial(named_in, folder=Path(asked["folder"]))
+    monolingual = place(Path(asked["monolingual"])) if asked["monolingual"] else None
     request = DistillationRequest(
-        Path(asked["teacher"]),
-        Path(asked["data"]),
+        place(Path(asked["teacher"])),
+        place(Path(asked["data"])),
         out,
         asked["decode"],
         asked["update"],
@@ -191,7 +195,7 @@ def join_distilled(
     now = {**parts.job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
     if changed := differences(parts.job, now):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
-    corpus = DistilledCorpus(request, data, texts, parts.job, Path(asked["model"]), asked["signature"])
+    corpus = DistilledCorpus(request, data, texts, parts.job, place(Path(asked["model"])), asked["signature"])
     on_start(texts.rows)
     return corpus.write(partial(_entry, parts.read), on_documents)
 

@@ -10,6 +10,7 @@ import numpy as np
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.prepared import REPORT, TRAIN, digest_file, read_report, store_exists
+from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
@@ -64,6 +65,18 @@ class PreparedData:
         """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
+
+    def shortlist(self) -> Path | None:
+        """The file of the shortlist that `prepare` made beside the corpus, if it did.
+
+        Raises:
+            CotextError: as `Shortlist.load`.
+        """
+        path = self.folder / SHORTLIST
+        if not path.exists():
+            return None
+        Shortlist.load(path, self.tokenizer)
+        return path
 
     def texts(self, index: int) -> ParallelDocument:
         """A document of the training corpus, decoded."""

@@ -1,9 +1,9 @@
 """Prepared data at an address (`--data s3://bucket/data/x`): fetched as training needs it.
 
 What is small is fetched at once, into a temporary folder that goes with the process: report, manifest,
-tokenizer, development set, and a training corpus of one file. The shards of a large one are fetched when one
-of their documents is read, and take room on the disk only as long as they are open, which are at most
-`SHARDS_ON_DISK`. Each process fetches for itself.
+tokenizer, development set, shortlist, and a training corpus of one file. The shards of a large one are
+fetched when one of their documents is read, and take room on the disk only as long as they are open, which
+are at most `SHARDS_ON_DISK`. Each process fetches for itself.
 """
 
 import atexit
@@ -15,6 +15,7 @@ from typing import Final
 
 from cotext.data.prepared import MANIFEST, REPORT, TRAIN, read_report
 from cotext.data.sampling import SHARDS_SHUFFLED
+from cotext.data.shortlist import SHORTLIST
 from cotext.data.store_manifest import Shard
 from cotext.runtime.addresses import opened_address
 from cotext.runtime.errors import CotextError, shown
@@ -36,7 +37,7 @@ def fetch_data(address: str) -> Path:
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise CotextError(f"{address}/{REPORT}: names a file outside of the data, {shown(name)}")
         shard = name.startswith(f"{TRAIN}/") and name != f"{TRAIN}/{MANIFEST}"
-        if name.startswith(("tokenizer/", "dev.", TRAIN)) and not shard:
+        if name.startswith(("tokenizer/", "dev.", TRAIN, SHORTLIST)) and not shard:
             _fetch(f"{address}/{name}", folder / name)
     return folder
 

@@ -19,7 +19,7 @@ from cotext.training.development_bleu import development_bleu
 from cotext.training.low_rank import Trained
 from cotext.training.prepared_data import note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.run_folder import note_seeds, open_run
+from cotext.training.run_folder import keep_shortlist, note_seeds, open_run
 from cotext.training.setup import TrainingSetup, set_up
 from cotext.training.start_loss import note_recovery, start_loss
 from cotext.training.warm_start import WarmStart
@@ -46,8 +46,9 @@ def train(
     setup, asked = set_up(config, data_folder, run, recipe, device), config.train.max_tokens
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
-        lock = None
+        lock, shortlist = None, None
         if accelerator.is_main_process:
+            shortlist = data.shortlist()
             lock = stack.enter_context(working_in(run))
             require_resumable(run, setup.corpus.checksums)
         bleu = None
@@ -62,6 +63,8 @@ def train(
                     f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
                 )
             open_run(run, config, data.tokenizer)
+            if shortlist is not None:
+                keep_shortlist(run, shortlist)
             note_data(run, data, setup.corpus.checksums)
             if seeds:
                 note_seeds(run, seeds)

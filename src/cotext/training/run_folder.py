@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import copyfile
 
 from cotext.config.recipe import Config, differences, dump_config
+from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.run_folder import SEEDS, is_int8, noted_seeds
 from cotext.runtime.errors import CotextError
@@ -73,6 +75,13 @@ def note_seeds(run: Path, seeds: Sequence[int]) -> None:
     if noted_seeds(run) != list(seeds):
         with replacing(run / SEEDS) as temporary:
             temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
+
+
+def keep_shortlist(run: Path, given: Path) -> None:
+    """Copy the shortlist of the data into a run that has none."""
+    if not (run / SHORTLIST).exists():
+        with replacing(run / SHORTLIST) as temporary:
+            copyfile(given, temporary)
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:

@@ -3,29 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from cotext.analysis.attention_of_document import DocumentAttention
 from cotext.analysis.contrastive_rows import ContextWindow
+from cotext.analysis.runs.alike import missing_seeds, require_alike
 from cotext.analysis.runs.measured import MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
-from cotext.config.recipe import Config, differences
 from cotext.data.languages import Languages
-from cotext.models.run_folder import (
-    checkpoint_folder,
-    checkpoints,
-    describe_file,
-    listed_seeds,
-    noted_data,
-    noted_seeds,
-    seed_folder,
-    seeds_in,
-)
+from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.training.resume import load_progress
-
-# Settings in which runs of one system may differ: the seed, and how training was watched and sped up.
-_MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +104,14 @@ def run_folders(path: Path) -> dict[int, Path]:
     Raises:
         CotextError: a run that is missing or not finished, or runs that differ in more than their seed.
     """
-    seeds = seeds_in(path)
-    folders = {seed: seed_folder(path, seed) for seed in seeds}
+    folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
     if not folders:
         return {}
-    wanted = sorted({*seeds, *(seed for run in folders.values() for seed in noted_seeds(run))})
-    if missing := [seed for seed in wanted if seed not in folders]:
-        raise CotextError(
-            f"{path}: the run of seed {listed_seeds(missing)} is missing: the others were trained with "
-            f"--seeds {listed_seeds(wanted)}; the same `cotext train` command makes it"
-        )
+    if missing := missing_seeds(path, folders):
+        raise CotextError(missing)
     for run in folders.values():
         _require_finished(run)
-    _require_alike(path, folders)
+    require_alike(path, folders)
     return folders
 
 
@@ -147,53 +129,6 @@ def _require_finished(run: Path) -> None:
     raise CotextError(
         f"{run}: training is not finished, {where}; the same `cotext train` command goes on with it"
     )
-
-
-def _require_alike(path: Path, folders: dict[int, Path]) -> None:
-    configs = {
-        seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
-    }
-    first = next(iter(folders))
-    for seed, config in configs.items():
-        if config.train.seed != seed:
-            raise CotextError(
-                f"{folders[seed]}: holds a run of seed {config.train.seed}; give the folder its name"
-            )
-        if changed := _changed(configs[first], config):
-            raise CotextError(
-                f"{path}: seed-{first} and seed-{seed} are not one system, and cannot be averaged; move one "
-                f"of them elsewhere:\n{changed}"
-            )
-    noted = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
-    known = {seed: checksums for seed, checksums in noted.items() if checksums is not None}
-    for seed, checksums in known.items():
-        reference = next(iter(known))
-        if checksums != known[reference]:
-            raise CotextError(
-                f"{path}: seed-{reference} and seed-{seed} were trained on different data, and cannot be "
-                "averaged; move one of them elsewhere"
-            )
-
-
-def _from_any_seed(config: Config) -> Config:
-    """The configuration; one that starts from the run of its seed in a folder of several, from the folder."""
-    start = Path(config.train.init)
-    if start != seed_folder(start.parent, config.train.seed):
-        return config
-    return config.model_copy(update={"train": config.train.model_copy(update={"init": str(start.parent)})})
-
-
-def _changed(one: Config, other: Config) -> str:
-    lines = [
-        f"  {key}: {_shown(before)} in the one, {_shown(after)} in the other"
-        for key, before, after in differences(one, other)
-        if key not in _MAY_DIFFER
-    ]
-    return "\n".join(lines)
-
-
-def _shown(value: object) -> object:
-    return "nothing" if value == "" else value
 
 
 def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:

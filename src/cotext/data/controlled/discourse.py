@@ -1,8 +1,8 @@
 """The discourse planner: which sentences follow each other, and what each choice depends on.
 
 A document is written from left to right. A *clue* (a thing, an activity, a statement of who speaks to whom, a
-first rendering) reserves a later place for the sentence that depends on it, its *choice*; in between nothing
-may be said that would change the reading:
+first rendering) reserves a later sentence for what depends on it, its *choice*; in between nothing may be
+said that would change the reading:
 
 * "it" stands for the thing mentioned last; before any has been mentioned, for the one in the next sentence;
 * "did too" stands for the activity that is the last event told;
@@ -57,7 +57,7 @@ class Draw:
     def shuffled(self, items: Sequence[T]) -> list[T]:
         """A list of ``items`` in random order."""
         return [
-            item for _, _, item in sorted((self._random(), place, item) for place, item in enumerate(items))
+            item for _, _, item in sorted((self._random(), index, item) for index, item in enumerate(items))
         ]
 
 
@@ -112,7 +112,7 @@ _FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
         "you": grammar.YOU,
     }.items()
 }
-# What an unreserved place may hold, with weights.
+# What an unreserved sentence may hold, with weights.
 _OPEN_KINDS: Final = (
     *["thing"] * 6,
     *["thing and pronoun"] * 2,
@@ -144,49 +144,49 @@ class _Planner:
         self.activity: lexicon.Activity | None = None
         self.activity_at = -1
         self.actors: list[lexicon.Person] = []
-        self.things_closed_until = 0  # no thing may come up before this place
-        self.events_closed_until = 0  # no event may be told before this place
+        self.things_closed_until = 0  # no thing may come up before this index
+        self.events_closed_until = 0  # no event may be told before this index
 
-    def free_places(self, start: int, stop: int) -> list[int]:
-        return [place for place in range(start, min(stop, self.length)) if self.reserved[place] is None]
+    def free_indices(self, start: int, stop: int) -> list[int]:
+        return [index for index in range(start, min(stop, self.length)) if self.reserved[index] is None]
 
-    def later(self, places: Sequence[int]) -> int:
-        """One of ``places``, far ones preferred: near the end of a document only near ones are left."""
-        place = self.draw.choose(places)
-        return max(place, self.draw.choose(places)) if self.draw.chance(0.5) else place
+    def later(self, indices: Sequence[int]) -> int:
+        """One of ``indices``, far ones preferred: near the end of a document only near ones are left."""
+        index = self.draw.choose(indices)
+        return max(index, self.draw.choose(indices)) if self.draw.chance(0.5) else index
 
     def reserve_register(self) -> None:
         self.reserved[0 if self.draw.chance(0.75) else 1] = "statement"
         self.statement_at = self.reserved.index("statement")
         for _ in range(self.draw.choose(_YOU_COUNTS)):
-            places = self.free_places(self.statement_at + 1, self.length)
-            if places:
-                self.reserved[self.draw.choose(places)] = "you"
+            indices = self.free_indices(self.statement_at + 1, self.length)
+            if indices:
+                self.reserved[self.draw.choose(indices)] = "you"
 
     def reserve_cataphora(self) -> None:
-        places = [
-            place
-            for place in range(min(4, self.length - 1))
-            if self.reserved[place] is None and self.reserved[place + 1] is None
+        indices = [
+            index
+            for index in range(min(4, self.length - 1))
+            if self.reserved[index] is None and self.reserved[index + 1] is None
         ]
-        if places:
-            place = self.draw.choose(places)
-            self.reserved[place] = "cataphora"
-            self.reserved[place + 1] = "cataphora noun"
-            self.things_closed_until = place + 1
+        if indices:
+            index = self.draw.choose(indices)
+            self.reserved[index] = "cataphora"
+            self.reserved[index + 1] = "cataphora noun"
+            self.things_closed_until = index + 1
 
     def reserve_hero(self) -> None:
         if self.mentions:
-            for place in self.draw.shuffled(self.free_places(0, self.length))[: self.mentions]:
-                self.reserved[place] = "hero"
+            for index in self.draw.shuffled(self.free_indices(0, self.length))[: self.mentions]:
+                self.reserved[index] = "hero"
             return
-        # All places but the last are good for the first mention; two or three in all.
-        places = self.free_places(0, self.length - 1)
+        # All sentences but the last are good for the first mention; two or three in all.
+        indices = self.free_indices(0, self.length - 1)
         for mention in range(3 if self.draw.chance(0.25) else 2):
-            if places:
-                place = self.later(places) if mention else self.draw.choose(places)
-                self.reserved[place] = "hero"
-                places = self.free_places(place + 1, place + 1 + _MAX_COHESION_DISTANCE)
+            if indices:
+                index = self.later(indices) if mention else self.draw.choose(indices)
+                self.reserved[index] = "hero"
+                indices = self.free_indices(index + 1, index + 1 + _MAX_COHESION_DISTANCE)
 
     def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
         """Add a sentence of a kind: ``bound`` gives some words, the others are drawn, each word once."""
@@ -204,9 +204,9 @@ class _Planner:
         self.sentences.append(sentence)
         return sentence
 
-    def said(self, place: int) -> tuple[object, ...]:
+    def said(self, index: int) -> tuple[object, ...]:
         """The words of an earlier sentence; what was said there is neither repeated nor contradicted."""
-        return tuple(self.sentences[place].words.values())
+        return tuple(self.sentences[index].words.values())
 
     def note(self, phenomenon: Phenomenon, clue: int) -> None:
         """Record that the sentence said last depends on the sentence ``clue``."""
@@ -233,12 +233,12 @@ class _Planner:
             self.say("person", {"p": self.hero}, avoid=self.said(self.hero_at))
             self.note("cohesion", self.hero_at)
 
-    def mention(self, thing: lexicon.Thing, place: int) -> None:
+    def mention(self, thing: lexicon.Thing, index: int) -> None:
         """Take note of the last thing mentioned and perhaps promise an "it"."""
-        self.thing, self.thing_at = thing, place
-        places = self.free_places(place + 1, place + 1 + _MAX_PRONOUN_DISTANCE)
-        if places and self.draw.chance(0.85):
-            later = self.later(places)
+        self.thing, self.thing_at = thing, index
+        indices = self.free_indices(index + 1, index + 1 + _MAX_PRONOUN_DISTANCE)
+        if indices and self.draw.chance(0.85):
+            later = self.later(indices)
             self.reserved[later] = "pronoun"
             self.things_closed_until = later
 
@@ -250,13 +250,13 @@ class _Planner:
     def say_thing_and_pronoun(self) -> None:
         thing = self.draw.choose(lexicon.THINGS)
         self.say("thing and pronoun", {"t": thing, "o": thing})
-        place = len(self.sentences) - 1
-        self.note("pronoun", place)
+        index = len(self.sentences) - 1
+        self.note("pronoun", index)
         # Half of these go on without a further "it", so that distance 0 also occurs by itself.
         if self.draw.chance(0.5):
-            self.mention(thing, place)
+            self.mention(thing, index)
         else:
-            self.thing, self.thing_at = thing, place
+            self.thing, self.thing_at = thing, index
 
     def say_pronoun(self) -> None:
         assert self.thing is not None
@@ -281,9 +281,9 @@ class _Planner:
         self.activity_at = len(self.sentences)
         sentence = self.say("activity", {"v": self.activity})
         self.actors = [word for word in sentence.words.values() if isinstance(word, lexicon.Person)]
-        places = self.free_places(self.activity_at + 1, self.activity_at + 1 + _MAX_ELLIPSIS_DISTANCE)
-        if places and self.draw.chance(0.9):
-            later = self.later(places)
+        indices = self.free_indices(self.activity_at + 1, self.activity_at + 1 + _MAX_ELLIPSIS_DISTANCE)
+        if indices and self.draw.chance(0.9):
+            later = self.later(indices)
             self.reserved[later] = "ellipsis"
             self.events_closed_until = later
 
@@ -293,16 +293,16 @@ class _Planner:
         self.note("ellipsis", self.activity_at)
 
     def say_open(self) -> None:
-        """Fill a place that nothing has reserved."""
-        place = len(self.sentences)
+        """Fill a sentence that nothing has reserved."""
+        index = len(self.sentences)
         kind = self.draw.choose(_OPEN_KINDS)
-        if kind == "activity" and place >= self.events_closed_until:
+        if kind == "activity" and index >= self.events_closed_until:
             self.say_activity()
-        elif kind == "thing" and place >= self.things_closed_until:
+        elif kind == "thing" and index >= self.things_closed_until:
             self.say_thing()
-        elif kind == "thing and pronoun" and place >= self.things_closed_until:
+        elif kind == "thing and pronoun" and index >= self.things_closed_until:
             self.say_thing_and_pronoun()
-        elif kind == "another pronoun" and 0 <= self.thing_at < place and place >= self.things_closed_until:
+        elif kind == "another pronoun" and 0 <= self.thing_at < index and index >= self.things_closed_until:
             self.say_pronoun()
         else:
             self.say("person" if kind == "person" else "scene", {})

@@ -63,8 +63,8 @@ class MosesBPETokenizer:
         extra = _replication_extra()
         splitter = WordSplitter(settings.language, jieba_version() if settings.jieba else "")
         if settings.truecase:
-            learnt = TruecaseModel.learn([splitter.split(line) for line in sample])
-            splitter = replace(splitter, truecase=learnt)
+            learned = TruecaseModel.learn([splitter.split(line) for line in sample])
+            splitter = replace(splitter, truecase=learned)
         words = Counter(word for line in sample for word in splitter.split(line))
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()

@@ -3,15 +3,18 @@
 import os
 from pathlib import Path
 
-from cotext.models.run_folder import ENGINE, is_engine, require_one_run
+from cotext.models.run_folder import ENGINE, is_engine, seeds_in
 from cotext.reports.info import data as data_info
 from cotext.reports.info import engine
 from cotext.reports.info import run as run_info
+from cotext.reports.info import seeds as seeds_info
 from cotext.runtime.errors import CotextError
 
 
-def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo | engine.EngineInfo:
-    """The summary of a run folder, of an engine folder or of prepared data.
+def folder_info(
+    folder: Path,
+) -> run_info.RunInfo | seeds_info.SeedsInfo | data_info.DataInfo | engine.EngineInfo:
+    """The summary of a run folder, of one with runs of several seeds, of an engine or of prepared data.
 
     Raises:
         CotextError: none of these.
@@ -24,7 +27,8 @@ def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo | engine.
         return data_info.data_info(folder)
     if any(os.path.lexists(folder / name) for name in run_info.MARKS):
         return run_info.run_info(folder)
-    require_one_run(folder)
+    if seeds_in(folder):
+        return seeds_info.seeds_info(folder)
     raise CotextError(
         f"{folder}: neither a run nor an engine nor prepared data: holds none of "
         f"{', '.join((*run_info.MARKS, ENGINE, *data_info.MARKS))}"

@@ -92,9 +92,12 @@ class RunInfo:
 
     def render(self) -> str:
         """One line for each thing that is known."""
-        rows = [*self._system_rows(), *self._training_rows(), *self._size_rows()]
-        rows += [("problem", problem) for problem in self.problems]
+        rows = [*self.rows(), *(("problem", problem) for problem in self.problems)]
         return "\n".join([f"{self.run}: a run", *render_info(rows)])
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text of each thing that is known, problems left out."""
+        return [*self._system_rows(), *self._training_rows(), *self._size_rows()]
 
     def _system_rows(self) -> list[tuple[str, str]]:
         rows = system_rows(self.system)
