@@ -17,6 +17,7 @@ from unittest.mock import patch
 import typer.main
 from tiny_runs import toy_documents
 
+from cotext.cli import main as cli
 from cotext.cli.main import app, main
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document
@@ -74,9 +75,10 @@ def cotext(*arguments: str | Path) -> Outcome:
     """Run a command as the installed script would."""
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
+    tree = commands() if cli.app is app else cli.app  # what a test has put in its stead stays
     with (
         patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
-        patch("cotext.cli.main.app", commands()),
+        patch.object(cli, "app", tree),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
