@@ -84,7 +84,7 @@ def test_servers_of_files_are_killed(attacks: Attacks, tmp_path: Path, number: i
     assert not sending.is_alive()
     assert sending.problems == []
     with served.client() as client:
-        known = {each["id"]: each for each in client.get("/api/files").json()["files"]}
+        known = {each["id"]: each for each in insisting(client, "/api/files").json()["files"]}
         # An answer that was lost may be of a file that was taken.
         assert sending.ids.keys() <= known.keys()
         assert len(known) <= FILES + sending.broken
