@@ -235,7 +235,7 @@ def translate_file(
             another process writes, translations of another job; all that can be known beforehand is checked
             before any work is done.
     """
-    check_outputs(out, scores, source)
+    check_outputs(out, scores, [source])
     job = CorpusJob(
         opened, source, out, scores=scores, format=format, splitting=splitting, on_message=on_message
     )
@@ -243,16 +243,16 @@ def translate_file(
     return job.run(on_sentences, overwrite)
 
 
-def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
+def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:
     """Refuse, before a run is opened, outputs of a translation that cannot be written.
 
     Raises:
         CotextError: as `check_output`, or one file for both.
     """
     for path in (out, journal_of(out), lists_beside(out)):
-        check_output(path, [source])
+        check_output(path, sources)
     if scores is not None:
-        check_output(scores, [source])
+        check_output(scores, sources)
         if scores.absolute() == out.absolute():
             raise CotextError(f"{out}: --out and --scores name one file; give each its own")
 

@@ -24,7 +24,6 @@ from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
     CorpusJob,
     FileReport,
-    check_output,
     check_outputs,
     job_header,
     naming,
@@ -344,14 +343,12 @@ def check_outputs_of(
     of the outputs, which may have to be made.
 
     Raises:
-        CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
+        CotextError: as `check_outputs`, or an output that exists without `overwrite`.
     """
-    for source, out in zip(sources, outs, strict=True):
+    for out in outs:
         require_here(out)
         if folder is None or folder.exists():
-            check_outputs(out, scores, source)
-            check_output(out, sources)
-            check_output(lists_beside(out), sources)
+            check_outputs(out, scores, sources)
     there = [
         str(path)
         for out in outs

@@ -15,6 +15,7 @@ from typing import Any, Final
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
+from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
 from cotext.decoding.written_beside import remove_lists
 from cotext.endpoints.client import Client
@@ -160,7 +161,7 @@ def _task_of(source: Path, format: str, documents: Sequence[Document]) -> list[W
     Raises:
         CotextError: a document that comes twice.
     """
-    if not format.startswith("wmt") or format == "wmt-xml":
+    if find_format(format).name != "wmt":
         return []
     lines = list(read_wmt_lines(source, _wanted(format)))
     if any(line.source is None or not line.target_language for line in lines):

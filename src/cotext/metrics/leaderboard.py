@@ -31,10 +31,7 @@ from cotext.runtime.version import __version__
 SAMPLES: Final = 10_000
 # Of randomisation: the least p that is corrected for all pairs is then at most 1 / 40.
 _SAMPLES_FOR_EACH_PAIR: Final = 40
-
-
 _PAGES: Final = (".html", ".htm")
-# Of what `translate` writes beside an output OUT: reports of language models, lists of translations.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

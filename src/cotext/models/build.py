@@ -106,12 +106,12 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
         bracketed=config.view.bracketed,
         from_first=model.from_first is not False,
         made=EmbeddingKind(
-            model.wavelengths,
-            model.first_position,
-            model.learned_positions if model.position_encoding == "learned" else None,
-            config.train.position_offset,
-            model.embedding_norm,
-            _source_symbols(config, vocabulary, source_vocabulary),
+            wavelengths=model.wavelengths,
+            first_position=model.first_position,
+            learned=model.learned_positions if model.position_encoding == "learned" else None,
+            offset=config.train.position_offset,
+            norm=model.embedding_norm,
+            source_vocabulary=_source_symbols(config, vocabulary, source_vocabulary),
         ),
     )
     build = _autoregressive if model.writes == "left_to_right" else _non_autoregressive

@@ -1,6 +1,5 @@
 """Large blocks of memory that the system has back as soon as they are free, and gives in huge pages."""
 
-import ctypes
 import os
 import re
 import sys
@@ -30,6 +29,8 @@ def map_large_blocks() -> bool:
     given = _huge_pages()
     if "torch" in sys.modules or any(name in os.environ for name in _OWN_CHOICES) or not given:
         return False
+    import ctypes  # milliseconds, which no other command is to take at its start
+
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version") or not library.mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES):
         return False

@@ -17,11 +17,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cotext.data.documents import Document
-from cotext.data.shortlist import identity_of
 from cotext.decoding.open import OpenedRun, open_run
+from cotext.decoding.translate_file import systems_of
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
 
 ID: Final = "id"
 SOURCES: Final = ("source", "sentences")
@@ -42,16 +41,13 @@ def files_of(opened: OpenedRun) -> dict[str, str]:
 
     The folder of a first pass is left out: it may have another name elsewhere.
     """
-    found: dict[str, str] = {}
-    for name, run in (("", opened), ("first pass's ", opened.first_pass)):
-        if run is not None:
-            config = run.config.model_dump(mode="json")
-            del config["decode"]["first_pass"]
-            found[f"{name}configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
-            found[f"{name}model"] = checksum(run.weights)
-            found[f"{name}tokenizer"] = run.loaded.tokenizer.fingerprint
-            found |= {f"{name}{kind}": sha for kind, sha in identity_of(run.translator.shortlist).items()}
-    return found
+    own = systems_of(opened)
+    before = own.pop("first_pass", {})
+    for system in filter(None, (own, before)):
+        config = system.pop("config")
+        del config["decode"]["first_pass"]
+        system["configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
+    return {**own, **{f"first pass's {kind}": sha for kind, sha in before.items()}}
 
 
 class Translate:
