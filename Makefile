@@ -9,25 +9,29 @@ READY := $(VENV)/ready
 demo: $(READY)
 	$(BIN)/cotext demo
 
+# One thread for tiny tensors; and modules are compiled once, also where the environment says that none is to be kept:
+# tests start hundreds of processes.
+TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python
+
 # A process per core, each with files of its own: what is trained for the tests of a file is trained once.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(TEST) -m pytest --numprocesses auto --dist loadfile
 
 # The same, and at its end the files and functions that took most processor time.
 test-times: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.times --numprocesses auto --dist loadfile
+	$(TEST) -m pytest -p tests.times --numprocesses auto --dist loadfile
 
 # Long tests, for a weekly run.
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+	$(TEST) -m pytest -m slow
 
 # Attacks at random, counted: kills, damage, settings, inputs; a quarter of an hour. COTEXT_HOSTILE_SEED=2 draws others.
 test-hostile: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile tests/serving
+	$(TEST) -m pytest -m hostile tests/hostile tests/serving
 
 # With programs of others, as COMET in an environment of its own (COTEXT_COMET_PYTHON); skipped where they are not.
 test-outside: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m outside
+	$(TEST) -m pytest -m outside
 
 lint: $(READY)
 	$(BIN)/ruff check .
