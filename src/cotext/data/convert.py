@@ -99,15 +99,15 @@ def _alike(path: Path, format: Format) -> Iterator[Record]:
     """The records of a file, as long as they hold what the first one does.
 
     Raises:
-        CotextError: what the readers refuse; a document of which a side would be lost, or taken for the other.
+        CotextError: what the readers refuse; a document of which a side would be lost or taken for the other.
     """
     first = ""
     for record in checked_records(path, format):
         first = first or _kind(record)
         if (kind := _kind(record)) != first:
             raise CotextError(
-                f"{path}:{record.line}: document {record.id!r} holds {kind}, and the first one {first}; convert "
-                "them apart, in files of their own"
+                f"{path}:{record.line}: document {record.id!r} holds {kind}, and the first one {first}; "
+                "convert them apart, in files of their own"
             )
         yield record
 
