@@ -107,6 +107,18 @@ def test_files_of_other_documents_are_refused(
         choose_translations(paths[::-1] if len(documents) == 1 else paths, MbrSettings())
 
 
+def test_what_is_given_twice_or_not_known_is_told_with_its_place(tmp_path: Path) -> None:
+    one = output(tmp_path, "one", (A,), (B, C))
+    (tmp_path / "again.de").symlink_to(one)
+    with pytest.raises(CotextError, match=r"again\.de: is given twice, as .*one\.de too"):
+        choose_translations([one, tmp_path / "again.de"], MbrSettings())
+    unknown = listed(tmp_path / "l.jsonl", (((A, -0.1),),), (((B, -0.1),), ((C, float("nan")), (A, -1.0))))
+    with pytest.raises(CotextError, match=r"document 'd2', sentence 2: the translation .* no log-prob"):
+        choose_translations([unknown], MbrSettings())
+    (tmp_path / "folder").mkdir()
+    assert "is a folder" in cotext("mbr", one, "--out", tmp_path / "folder").err
+
+
 def test_no_lists_of_another_output_stay_beside(tmp_path: Path) -> None:
     one, two = output(tmp_path, "one", (A,)), output(tmp_path, "two", (B,))
     out = output(tmp_path, "out", (C,))

@@ -72,7 +72,7 @@ def mbr(
         raise CotextError("--target-language is for --utility bleu; leave it out")
     if comet_python is not None and comet is None:
         raise CotextError("--comet-python needs --comet MODEL")
-    if out.exists() and not overwrite:
+    if out.is_file() and not overwrite:
         raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
     from cotext.data.formats import write_documents
     from cotext.data.formats.table import find_format
