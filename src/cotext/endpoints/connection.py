@@ -6,7 +6,7 @@ them. Here a request, from its name's look-up to the last byte, is one task of a
 
 import ssl
 from collections.abc import Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -85,6 +85,7 @@ class Connections:
             PassingError: no answer, or none that may be read.
             StoppedError: another thread has closed the connections.
         """
+        answer: Future[Received]
         try:
             answer = self._portal.start_task_soon(self._received, address, dict(payload))
         except RuntimeError:  # the loop has ended
