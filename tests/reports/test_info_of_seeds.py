@@ -19,7 +19,8 @@ from cotext.runtime.errors import CotextError
 def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of the seeds 2 and 10."""
     folder = tmp_path_factory.mktemp("seeds") / "base"
-    succeed("train", RECIPE, *TINY, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
+    settings = (*TINY, "train.validate_bleu=true")
+    succeed("train", RECIPE, *settings, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
     return folder
 
 
