@@ -42,6 +42,7 @@ TINY = (
     "decode.max_ratio=1.0",
     "decode.max_extra=3",
 )
+WITH_BLEU = "train.validate_bleu=true"  # laid over these
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def make_world(folder: Path) -> World:
     """Prepare and train once for all test files; a folder stands for one test session."""
     write_corpus(folder)
     prepared = succeed(*prepare_arguments(folder, folder / "data"))
-    trained = succeed(*train_arguments(folder, folder / "run", "train.validate_bleu=true"))
+    trained = succeed(*train_arguments(folder, folder / "run", WITH_BLEU))
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o444)
     return World(folder, prepared, trained)
