@@ -6,9 +6,12 @@ A test asks whether the cover is complete, so that a filling which a table gains
 """
 
 import json
+import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import combinations
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from cotext.models.checks import check
 from cotext.runtime.errors import CotextError
 
 COVER = Path(__file__).with_suffix(".json")
+ATTEMPTS = 100_000  # to do without a system
 GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
 SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # factor -> value -> keys of the section `model`; the first value of each is the default
@@ -141,6 +145,19 @@ def cover() -> dict[str, dict[str, Any]]:
     return {_name(chosen): overlaid(chosen) for chosen in json.loads(COVER.read_text(encoding="utf-8"))}
 
 
+@cache
+def each_filling() -> dict[str, dict[str, Any]]:
+    """As few systems of the cover as hold every filling, for what does not hang on how fillings meet."""
+    systems = {_name(chosen): set(chosen.items()) for chosen in json.loads(COVER.read_text(encoding="utf-8"))}
+    found: list[str] = []
+    left = set(choices())
+    left &= set().union(*systems.values())
+    while left:
+        found.append(max(systems, key=lambda name: len(systems[name] & left)))
+        left -= systems[found[-1]]
+    return {name: cover()[name] for name in found}
+
+
 def uncovered(chosen: Iterable[Mapping[str, str]]) -> set[frozenset[Choice]]:
     """Pairs of values that go together and meet in none of the given choices."""
     return set(wanted_pairs()) - {
@@ -148,7 +165,21 @@ def uncovered(chosen: Iterable[Mapping[str, str]]) -> set[frozenset[Choice]]:
     }
 
 
-def _made() -> Iterator[dict[str, str]]:
+def _made() -> list[dict[str, str]]:
+    """A system at a time that brings most pairs together, then without one, mended, as long as that goes."""
+    found = list(_by_gain())
+    generator = random.Random(1)
+    fewer: list[dict[str, str]] | None = found
+    while fewer is not None:
+        found = fewer
+        met = _met(found)
+        # The one that most of the others hold already.
+        least = min(found, key=lambda chosen: sum(met[pair] == 1 for pair in _pairs(chosen) & wanted_pairs()))
+        fewer = _mended([dict(chosen) for chosen in found if chosen is not least], generator)
+    return found
+
+
+def _by_gain() -> Iterator[dict[str, str]]:
     left = set(wanted_pairs())
     while left:
         chosen = dict(sorted(max(left, key=sorted)))
@@ -162,8 +193,40 @@ def _made() -> Iterator[dict[str, str]]:
                 if goes_together({**chosen, factor: value}):
                     chosen[factor] = value
                     break
-        left -= {frozenset(pair) for pair in combinations(chosen.items(), 2)}
-        yield chosen
+        left -= _pairs(chosen)
+        yield {factor: chosen.get(factor, next(iter(values))) for factor, values in FACTORS.items()}
+
+
+def _pairs(chosen: Mapping[str, str]) -> set[frozenset[Choice]]:
+    return set(map(frozenset, combinations(chosen.items(), 2)))
+
+
+def _met(systems: Iterable[Mapping[str, str]]) -> Counter[frozenset[Choice]]:
+    """How many of the systems hold each pair."""
+    return Counter(pair for chosen in systems for pair in _pairs(chosen))
+
+
+def _mended(systems: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]] | None:
+    """The systems with a missing pair brought into any of them, again and again, till none is missing.
+
+    None: not within so many attempts. What is lost by a change counts against it, but is not forbidden.
+    """
+    met = _met(systems)
+    left = {pair for pair in wanted_pairs() if not met[pair]}
+    for _ in range(ATTEMPTS):
+        if not left:
+            return systems
+        chosen = generator.choice(systems)
+        changed = {**chosen, **dict(generator.choice(sorted(map(sorted, left))))}
+        gone, new = _pairs(chosen) - _pairs(changed), _pairs(changed) - _pairs(chosen)
+        lost = {pair for pair in gone & wanted_pairs() if met[pair] == 1}
+        gain = len(new & left) - len(lost)
+        if (gain >= 0 or generator.random() < exp(3 * gain)) and goes_together(changed):
+            chosen.update(changed)
+            met.subtract(gone)
+            met.update(new)
+            left = (left | lost) - new
+    return None
 
 
 def _name(chosen: Mapping[str, str]) -> str:
@@ -177,4 +240,4 @@ def _name(chosen: Mapping[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    COVER.write_text(json.dumps(list(_made()), indent=0), encoding="utf-8")
+    COVER.write_text(json.dumps(_made(), indent=0), encoding="utf-8")

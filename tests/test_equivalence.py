@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from cover import COVER, FACTORS, SCORES, cover, goes_together, uncovered
+from cover import COVER, FACTORS, SCORES, cover, each_filling, goes_together, uncovered
 from tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 from torch import Tensor
 
@@ -125,6 +125,8 @@ NEUTRAL: dict[str, Neutral] = {
 }
 
 systems = pytest.mark.parametrize("name", SYSTEMS)
+# For what hangs on the parts of a system, and not on how they meet.
+PARTS = {name for name in SYSTEMS if name in each_filling() or name.startswith("gated from zero")}
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 TOKENIZER = PlainWordTokenizer(WORDS)
@@ -358,7 +360,9 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name: str) -> None:
     rows = instances(config)
     together = make_batch(rows, SYMBOLS)
     hidden = full(model, together)
-    for i, row in enumerate(rows):
+    lengths = [sum(map(len, row.target)) for row in rows]
+    chosen = {lengths.index(min(lengths)), len(rows) // 2, lengths.index(max(lengths)), len(rows) - 1}
+    for i, row in ((i, rows[i]) for i in sorted(chosen)):
         single = make_batch([row], SYMBOLS)
         assert bool(single.is_label.all())
         length = single.target_label.size(1)
@@ -562,10 +566,10 @@ def pieces() -> SentencePieceTokenizer:
 
 
 # What a translation has beside the model's output, tokenizer and settings, is the same for all systems.
-TRANSLATED = list(SYSTEMS)[::9]
+TRANSLATED = sorted(PARTS)[::3]
 
 
-@systems
+@pytest.mark.parametrize("name", sorted(PARTS))
 def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
 ) -> None:

@@ -58,11 +58,9 @@ NOUNS = {
 TRAINED = [
     "s4to4-shift-cd",
     "g-transformer",
-    "p-transformer",
     "mcn",
     "docflat-c",
     "mr-doc2doc",
-    "g-transformer-cd",
 ]
 PRONOUNS = {"die": "Sie", "der": "Er", "das": "Es"}
 

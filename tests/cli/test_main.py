@@ -11,6 +11,7 @@ from textwrap import wrap
 import pytest
 import torch
 from command_line import (
+    WITH_BLEU,
     World,
     cotext,
     documents_file,
@@ -138,7 +139,7 @@ def test_train_tells_what_became_of_it(world: World) -> None:
     assert world.trained.out.startswith(f"{world.run}: finished at update 6, best at ")
     assert re.search(r"^update 3  dev loss \d+\.\d+ .*BLEU", world.trained.err, re.M)
     assert "mean of the checkpoints 3, 6" in world.trained.err
-    again = succeed(*train_arguments(world.folder, world.run))
+    again = succeed(*train_arguments(world.folder, world.run, WITH_BLEU))
     assert again.out == world.trained.out
     assert "dev loss" not in again.err
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, make_world, prepare_arguments, succeed, train_arguments
+from command_line import WITH_BLEU, World, make_world, prepare_arguments, succeed, train_arguments
 from tiny_runs import WORDS, toy_documents
 
 from cotext.data.formats import write_parallel
@@ -20,7 +20,7 @@ KNOWN = {
 BOTH, SOURCE = ("source", "target"), ("source",)
 COMMANDS: dict[str, tuple[Callable[[World, Path], list[str | Path]], tuple[str, ...]]] = {
     "prepare": (lambda w, out: prepare_arguments(w.folder, out / "data"), BOTH),
-    "train": (lambda w, out: train_arguments(w.folder, out / "run"), BOTH),
+    "train": (lambda w, out: train_arguments(w.folder, out / "run", WITH_BLEU), BOTH),
     "dry-run": (lambda w, out: [*train_arguments(w.folder, out / "run"), "--dry-run"], ()),
     "translate": (lambda w, out: ["translate", w.run, w.folder / "test.en", "--out", out / "t.de"], BOTH),
     "first pass": (

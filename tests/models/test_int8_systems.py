@@ -88,8 +88,8 @@ def test_every_model_translates(recipe: str) -> None:
     assert made.int8_output is not None
     assert not any(type(layer) is nn.Linear for layer in made.modules())
     assert count_parameters(made) == count_parameters(model)
-    [found] = translations(translator(made, config), DOCUMENTS[:1])
-    assert len(found) == 3
+    [found] = translations(translator(made, config), [Document("a", ("w4", "w17 w6"))])
+    assert len(found) == 2
     # The model that it was made of is as it was.
     assert model.precision == "float32"
     assert not any(isinstance(layer, Int8Linear) for layer in model.modules())

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, TINY, World, cotext, succeed
+from command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
 from cotext.models.run_folder import require_one_run
 from cotext.reports.info.folder import folder_info
@@ -19,7 +19,8 @@ from cotext.runtime.errors import CotextError
 def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of the seeds 2 and 10."""
     folder = tmp_path_factory.mktemp("seeds") / "base"
-    succeed("train", RECIPE, *TINY, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
+    settings = (*TINY, WITH_BLEU)
+    succeed("train", RECIPE, *settings, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
     return folder
 
 
@@ -103,7 +104,7 @@ def test_runs_that_make_no_system_are_told(world: World, copy: Path, kind: str) 
         wanted = f"{copy / 'seed-11'}: holds a run of seed 10"
     elif kind == "settings":
         shutil.rmtree(ten)
-        arguments = (*TINY, "train.seed=10", "train.learning_rate=0.002")
+        arguments = (*TINY, WITH_BLEU, "train.seed=10", "train.learning_rate=0.002")
         succeed("train", RECIPE, *arguments, "--data", world.folder / "data", "--out", ten)
         wanted = "train.learning_rate: "
     else:

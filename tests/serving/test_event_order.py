@@ -106,7 +106,7 @@ class Events:
 
 @pytest.mark.parametrize(
     ("seed", "count"),
-    [(0, 40), *(pytest.param(seed, 250, marks=pytest.mark.hostile) for seed in range(1, 5))],
+    [(0, 24), *(pytest.param(seed, 250, marks=pytest.mark.hostile) for seed in range(1, 5))],
 )
 def test_any_order_of_events(
     many: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int

@@ -58,7 +58,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> list[Known]:
     """Of texts whose translations are like those of another, nothing could be seen: they are left out."""
     systems = tiny_systems(tmp_path_factory.mktemp("alone"), beam=1)
     chance = random.Random(1)
-    texts = [_made_up(chance) for _ in range(5 * CLIENTS)]
+    texts = [_made_up(chance) for _ in range(4 * CLIENTS)]
     contents = Contents([[Block((text,))] for text in texts])
     by_name = {name: translate_blocks(systems.named(name).opened, contents) for name in NAMES}
     answers = {
@@ -300,7 +300,7 @@ def _settled(condition: Callable[[], bool]) -> None:
 
 
 def test_good_and_hostile_clients_at_once(server: ServerProcess, clients: list[Known]) -> None:
-    run_attack(server, clients, 70)
+    run_attack(server, clients, 45)
 
 
 @pytest.mark.hostile

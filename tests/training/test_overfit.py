@@ -114,7 +114,7 @@ def translations(model: Model, config: Config, corpus: list[ParallelDocument]) -
 @pytest.mark.parametrize(
     ("recipe", "updates"),
     [
-        ("base", 100),
+        pytest.param("base", 100, marks=pytest.mark.slow),  # windows hold what single sentences do
         pytest.param("s4to4", 130, marks=pytest.mark.slow),  # its windows are those of the next
         ("s4to4-shift-cd", 160),
         pytest.param("s4to4-shift-cd-sequence", 250, marks=pytest.mark.slow),
