@@ -43,32 +43,43 @@ if TYPE_CHECKING:
 
 def translate(
     run: Annotated[
-        Path, typer.Argument(help="Run folder, engine, or endpoint.yaml of a language model behind an API.")
+        Path,
+        typer.Argument(
+            help="Run folder, engine folder, or an endpoint.yaml that describes a language model behind an "
+            "API (docs/language-models.md)."
+        ),
     ],
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files, each recognised by its content (docs/files.md), or corpora. -: standard input to "
-            "standard output, a line for a line."
+            help="Files of any kind in docs/files.md, recognised by their content, or corpora. -: read "
+            "standard input, write standard output, line by line."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write, in the same format, for one file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, in the format of the input; for a single input file.")
+    ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option(help="Folder to write files into, under their names; made if absent.")
+        Path | None,
+        typer.Option(
+            help="Folder to write into, for any number of files, which keep their names; made if it does not"
+            " exist."
+        ),
     ] = None,
     format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
-            "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tsv, jsonl or parquet; detected from the content if not given.",
+            help="Format of a file: markdown, prose (running text) or another of docs/files.md; or of a "
+            "corpus: text (one sentence per line), docids, d-lines, iwslt-tags, eos-groups, "
+            "line-documents, wmt-xml, tsv, jsonl or parquet. Default: detected from the content.",
         ),
     ] = None,
     no_split: Annotated[
         bool,
         typer.Option(
-            "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
+            "--no-split",
+            help="Do not split lines and paragraphs into sentences: translate each as one sentence.",
         ),
     ] = False,
     abbreviations: Abbreviations = None,
@@ -76,50 +87,69 @@ def translate(
     entries: Annotated[
         str,
         typer.Option(
-            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
-            "whose translation is a guess or waits for a review) or all (but those that are final)."
+            help="Which entries of files with both languages (PO, XLIFF, TMX) to translate: untranslated; "
+            "unfinished, which adds translations marked as fuzzy or waiting for review; or all but "
+            "those marked as final."
         ),
     ] = "untranslated",
     drop_macros: Annotated[
         bool,
-        typer.Option("--drop-macros", help="Leave the macros of office files out; else they stay."),
+        typer.Option("--drop-macros", help="Remove macros from office files. Default: they stay."),
     ] = False,
     glossary: Annotated[
         Path | None,
-        typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
+        typer.Option(
+            help="Glossary: terms with their required and forbidden translations (TSV, CSV or TBX)."
+        ),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Words and phrases that are not translated, one a line.")
+        Path | None, typer.Option(help="File of words and phrases to leave untranslated, one per line.")
     ] = None,
     consistency: Annotated[
-        bool, typer.Option("--consistency", help="Terms keep the translation chosen first in the document.")
+        bool,
+        typer.Option(
+            "--consistency",
+            help="Use one translation per glossary term throughout a document: the one chosen first.",
+        ),
     ] = False,
     lemmas: Annotated[
         Path | None,
-        typer.Option(help="Lemmas of source words (form, tab, lemma), by which terms are found in any form."),
+        typer.Option(
+            help="Lemmas of source words (lines of form, tab, lemma), to find glossary terms in any "
+            "inflected form."
+        ),
     ] = None,
     target_lemmas: Annotated[
-        Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
+        Path | None,
+        typer.Option(help="Lemmas of target words, to accept any inflected form of a term's translation."),
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(help="Translation memory (TMX): sentences that it has in the same context are taken."),
+        typer.Option(
+            help="Translation memory (TMX): a sentence that it has after the same previous sentence is taken"
+            " from it."
+        ),
     ] = None,
     bilingual: Annotated[
         Path | None,
-        typer.Option(help="File for source and translation side by side: .html, a page, or .tmx."),
+        typer.Option(
+            help="Also write source and translation side by side, as a page (.html) or a translation memory "
+            "(.tmx)."
+        ),
     ] = None,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="On the page of --bilingual, how much each context sentence changes the probability of a "
-            "translation; every sentence is read once more for each.",
+            help="Show on the --bilingual page how much each context sentence changes the probability of a "
+            "translation; slow, as each sentence is scored once more per context sentence.",
         ),
     ] = False,
     scores: Annotated[
         Path | None,
-        typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
+        typer.Option(
+            help="Also write the log-probability of each translated sentence of a corpus to this file (TSV)."
+        ),
     ] = None,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
@@ -131,13 +161,14 @@ def translate(
     overwrite: Annotated[
         bool,
         typer.Option(
-            help="Replace files that exist, and discard the partial output of a job with other settings."
+            help="Replace existing files, and discard the partial output of an interrupted job with other "
+            "settings."
         ),
     ] = False,
     shard: ShardOption = None,
     json: Json = False,
 ) -> None:
-    """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
+    """Translate files: every sentence in its context, and everything that is not text left as it is."""
     sides = ("source_language", source_language), ("target_language", target_language)
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
     chosen = splitting(abbreviations, splitter, not no_split, "leave --no-split out")
