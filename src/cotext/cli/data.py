@@ -58,10 +58,7 @@ def prepare(
     ] = None,
     controlled: Annotated[
         str | None,
-        typer.Option(
-            help="Make the synthetic corpus instead of reading one: small, medium, large, or a number of "
-            "documents."
-        ),
+        typer.Option(help="Make the synthetic corpus: small, medium, large, or a number of documents."),
     ] = None,
     word_order: TargetOrder = None,
     vocabulary: Annotated[
@@ -89,8 +86,7 @@ def prepare(
         bool,
         typer.Option(
             "--truecase",
-            help="With moses-bpe: write the first word of a sentence as it is written inside one; "
-            "translations get their capitals back.",
+            help="With moses-bpe: train on truecased text; translations get their capitals back.",
         ),
     ] = False,
     jieba: Annotated[
@@ -101,16 +97,12 @@ def prepare(
     ] = 10_000,
     split: Annotated[
         bool,
-        typer.Option(
-            "--split",
-            help="Split training lines that hold several sentences, and align the sentences of each line.",
-        ),
+        typer.Option("--split", help="Split training lines of several sentences into aligned sentences."),
     ] = False,
     paragraphs: Annotated[
         bool,
         typer.Option(
-            "--paragraphs",
-            help="Lines are paragraphs: like --split, but also for the development and test sets.",
+            "--paragraphs", help="Lines are paragraphs: --split, also for development and test sets."
         ),
     ] = False,
     abbreviations: Abbreviations = None,
@@ -124,24 +116,14 @@ def prepare(
         ),
     ] = None,
     skip_unequal: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unequal", help="Skip documents with different numbers of sentences on the two sides."
-        ),
+        bool, typer.Option("--skip-unequal", help="Skip documents whose sides differ in number of sentences.")
     ] = False,
     tokenizer_sample: Annotated[
         str | None,
-        typer.Option(
-            help="Number of sentences, drawn from the whole corpus, to train the tokenizer on, or all. "
-            "Default: 100000."
-        ),
+        typer.Option(help="Sentences to train the tokenizer on, drawn at random, or all. Default: 100000."),
     ] = None,
     workers: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Processes that encode text, which do not change the result. 0: one for each processor.",
-        ),
+        int, typer.Option(min=0, help="Processes that encode text. 0: one for each processor.")
     ] = 0,
     seed: Annotated[
         int | None,
@@ -152,8 +134,8 @@ def prepare(
         bool,
         typer.Option(
             "--shortlist",
-            help="Also make a shortlist table, which `translate --set shortlist=N` uses for speed; runs "
-            "trained on this data get a copy (docs/speed.md).",
+            help="Also make the table for `translate --set shortlist=N`; runs trained on this data get a "
+            "copy.",
         ),
     ] = False,
     append: Annotated[

@@ -30,7 +30,10 @@ def train(
         typer.Argument(help="Settings to change, as in train.max_updates=1000 (all keys: docs/recipes.md)."),
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="Model size: tiny, small or base; default: that of the recipe.")
+        str | None,
+        typer.Option(
+            help="Model size: tiny, small, ted or base. Default: that of the recipe (docs/recipes.md)."
+        ),
     ] = None,
     seeds: Annotated[
         str | None,

@@ -45,8 +45,7 @@ def translate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Run folder, engine folder, or an endpoint.yaml that describes a language model behind an "
-            "API (docs/language-models.md)."
+            help="Run folder, engine folder, or endpoint.yaml of a language model (docs/language-models.md)."
         ),
     ],
     files: Annotated[
@@ -60,11 +59,7 @@ def translate(
         Path | None, typer.Option(help="File to write, in the format of the input; for a single input file.")
     ] = None,
     out_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to write into, for any number of files, which keep their names; made if it does not"
-            " exist."
-        ),
+        Path | None, typer.Option(help="Folder to write any number of files into; they keep their names.")
     ] = None,
     format: Annotated[
         str | None,
@@ -78,8 +73,7 @@ def translate(
     no_split: Annotated[
         bool,
         typer.Option(
-            "--no-split",
-            help="Do not split lines and paragraphs into sentences: translate each as one sentence.",
+            "--no-split", help="Translate each line or paragraph as one sentence, without splitting it."
         ),
     ] = False,
     abbreviations: Abbreviations = None,
@@ -87,20 +81,17 @@ def translate(
     entries: Annotated[
         str,
         typer.Option(
-            help="Which entries of files with both languages (PO, XLIFF, TMX) to translate: untranslated; "
-            "unfinished, which adds translations marked as fuzzy or waiting for review; or all but "
-            "those marked as final."
+            help="Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; "
+            "unfinished (also fuzzy ones and those waiting for review); or all (but those marked as "
+            "final)."
         ),
     ] = "untranslated",
     drop_macros: Annotated[
-        bool,
-        typer.Option("--drop-macros", help="Remove macros from office files. Default: they stay."),
+        bool, typer.Option("--drop-macros", help="Remove macros from office files.")
     ] = False,
     glossary: Annotated[
         Path | None,
-        typer.Option(
-            help="Glossary: terms with their required and forbidden translations (TSV, CSV or TBX)."
-        ),
+        typer.Option(help="Terms with their required and forbidden translations (TSV, CSV or TBX)."),
     ] = None,
     keep: Annotated[
         Path | None, typer.Option(help="File of words and phrases to leave untranslated, one per line.")
@@ -108,48 +99,35 @@ def translate(
     consistency: Annotated[
         bool,
         typer.Option(
-            "--consistency",
-            help="Use one translation per glossary term throughout a document: the one chosen first.",
+            "--consistency", help="Keep one translation per glossary term in a document: the first."
         ),
     ] = False,
     lemmas: Annotated[
         Path | None,
-        typer.Option(
-            help="Lemmas of source words (lines of form, tab, lemma), to find glossary terms in any "
-            "inflected form."
-        ),
+        typer.Option(help="Lemmas of source words (form, tab, lemma), to find terms in any inflected form."),
     ] = None,
     target_lemmas: Annotated[
-        Path | None,
-        typer.Option(help="Lemmas of target words, to accept any inflected form of a term's translation."),
+        Path | None, typer.Option(help="Lemmas of target words, to accept terms in any inflected form.")
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(
-            help="Translation memory (TMX): a sentence that it has after the same previous sentence is taken"
-            " from it."
-        ),
+        typer.Option(help="Translation memory (TMX), used for sentences that it has in the same context."),
     ] = None,
     bilingual: Annotated[
         Path | None,
-        typer.Option(
-            help="Also write source and translation side by side, as a page (.html) or a translation memory "
-            "(.tmx)."
-        ),
+        typer.Option(help="Also write source and translation side by side to this .html or .tmx file."),
     ] = None,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Show on the --bilingual page how much each context sentence changes the probability of a "
-            "translation; slow, as each sentence is scored once more per context sentence.",
+            help="On the --bilingual page, show how much each context sentence changes the probability of a "
+            "translation (slow: one more scoring for each).",
         ),
     ] = False,
     scores: Annotated[
         Path | None,
-        typer.Option(
-            help="Also write the log-probability of each translated sentence of a corpus to this file (TSV)."
-        ),
+        typer.Option(help="Write the log-probability of each sentence of a corpus to this file (TSV)."),
     ] = None,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
@@ -159,11 +137,7 @@ def translate(
     on: On = None,
     workers: Workers = None,
     overwrite: Annotated[
-        bool,
-        typer.Option(
-            help="Replace existing files, and discard the partial output of an interrupted job with other "
-            "settings."
-        ),
+        bool, typer.Option(help="Replace existing files, and the partial output of jobs with other settings.")
     ] = False,
     shard: ShardOption = None,
     json: Json = False,
