@@ -85,6 +85,20 @@ def test_a_sheet_with_the_translations_of_systems(
     assert {name for item in key["items"] for name in item["translations"].values()} == {"d.de", "other.de"}
 
 
+def test_translations_and_corpus_need_not_both_have_ids(
+    world: World, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Where either has none, documents correspond by their order, as everywhere."""
+    plain = [tmp_path / name for name in ("plain.en", "plain.de")]
+    for path, given in zip(plain, files, strict=True):
+        write_documents(path, read_documents(given), "d-lines")
+    for texts, system in ((files, plain[1]), (plain, files[1])):
+        sheet = tmp_path / f"{system.stem}.html"
+        arguments = ["--source", texts[0], "--target", texts[1], "--hypothesis", system, "--sheet", sheet]
+        succeed("select", world.run, *arguments, "--top", "2")
+        assert sheet.read_text().count("<article") == 2
+
+
 def test_what_is_refused(world: World, files: tuple[Path, Path], tmp_path: Path) -> None:
     source, target = files
     texts = ["--source", source, "--target", target]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cotext.data.formats import read_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, ListedDocument, is_lists, read_lists, write_documents
 from cotext.runtime.errors import CotextError
@@ -70,6 +71,13 @@ def test_other_files_are_no_lists(tmp_path: Path, first: str) -> None:
     assert not is_lists(path)
     with pytest.raises(CotextError, match=r":1: "):
         read_lists(path)
+
+
+def test_lists_are_told_from_a_damaged_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "lists.jsonl"
+    path.write_text(f"{HEAD}\n{line(1, 1)}\n")
+    with pytest.raises(CotextError, match=r"lists.jsonl:1: 'cotext-nbest', which Cotext writes beside texts"):
+        list(read_documents(path))
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:

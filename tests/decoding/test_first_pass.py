@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny_runs import prepare_toy, run_config, toy_documents, with_section
@@ -13,6 +14,7 @@ from cotext.analysis import contrastive as suite_jobs
 from cotext.config.recipe import Config, dump_config
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
+from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding import translate_file as jobs
 from cotext.decoding.open import open_run, open_scorer
@@ -113,6 +115,24 @@ def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: P
     ]
     assert names[0] != names[1] == names[2]
     assert all(name.startswith("sentence-") for name in names)
+
+
+def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path: Path) -> None:
+    """A table that is made again leaves the weights as they are, and its translations are others."""
+    config = with_section(open_scorer(world / "sentence", "cpu").loaded.config, "decode", shortlist=3)
+    run = make_run(world / "data", tmp_path / "listed", config, 2)
+    tokenizer = load_tokenizer(run / "tokenizer")
+
+    def name(frequent: int) -> str:
+        table = np.zeros((tokenizer.source_vocabulary_size, 3), np.int32)
+        Shortlist(tokenizer.fingerprint, table, np.arange(frequent, dtype=np.int32)).save(run / SHORTLIST)
+        opened = open_run(world / "window", "cpu", {"first_pass": str(run)})
+        return opened.signature.rsplit(":", 1)[1]
+
+    few, more = name(5), name(9)
+    assert few != more
+    assert name(5) == few
+    assert few.rsplit("-", 1)[0] == more.rsplit("-", 1)[0]  # the run and its weights
 
 
 @pytest.mark.parametrize(

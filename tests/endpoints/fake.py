@@ -27,7 +27,7 @@ WORD = re.compile(r"\w+|\W+")
 
 # What goes wrong on the way, whatever was asked.
 STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
-TRANSPORT = (*STATUS, "timeout", "disconnect", "truncated", "not json", "huge", "echo key", "given")
+TRANSPORT = (*STATUS, "timeout", "drip", "disconnect", "truncated", "not json", "huge", "echo key", "given")
 # Answers of the right form with a wrong content ...
 TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "array": lambda answer: [answer],
@@ -181,8 +181,9 @@ class Fake:
     ) -> None:
         """Go wrong at the next `times` requests that fit `when`, at all of them if None.
 
-        `options`: `retry_after` of a status (seconds or a date), `seconds` of a timeout, `size` of a huge
-        answer; `status`, `body` and `headers` of an answer that is given.
+        `options`: `retry_after` of a status (seconds or a date), `seconds` of a timeout, or in which an
+        answer drips, by its `part` (head, body), `size` of a huge answer; `status`, `body` and `headers` of
+        an answer that is given.
         """
         assert name in TRANSPORT or name in TYPES or name in TEXTS, name
         self._faults.append(Fault(name, times, when, options))
@@ -348,6 +349,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault.name == "timeout":
             self.fake.closing.wait(fault.options.get("seconds", 30))
             self.close_connection = True
+        elif fault.name == "drip":
+            self._drip(**fault.options)
         elif fault.name == "disconnect":
             self.close_connection = True
         elif fault.name == "truncated":
@@ -357,6 +360,22 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             size = int(fault.options.get("size", 200_000_000))
             self._send_long(size)
+
+    def _drip(self, part: str, seconds: float) -> None:
+        """A byte at a time, twenty a second, of the head or of the body; then the right end."""
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nX-Waits: "
+        body = b"\r\n\r\n" if part == "body" else b""
+        try:
+            for drop in [head + body, *[b" "] * int(20 * seconds)]:
+                self.wfile.write(drop)
+                self.wfile.flush()
+                if self.fake.closing.wait(0.05):
+                    break
+            self.wfile.write(b"{}" if part == "body" else b"\r\n\r\n{}")
+            self.wfile.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client has had enough
+        self.close_connection = True
 
     def _send_long(self, size: int) -> None:
         """An answer that is right, but for its `size` in bytes."""

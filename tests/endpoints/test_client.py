@@ -14,6 +14,7 @@ from endpoints.fake import Fake
 
 from cotext.endpoints import answers as answers_module
 from cotext.endpoints import client as client_module
+from cotext.endpoints import connection as connection_module
 from cotext.endpoints.answers import Answers, Request
 from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.config import Prices
@@ -156,6 +157,41 @@ def test_a_timeout_is_a_passing_failure(tmp_path: Path, fake: Fake) -> None:
         assert said(client.post(PATH, asking())) == "Die Katze schläft."
 
 
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_an_answer_in_drops_has_no_more_time_than_others(tmp_path: Path, fake: Fake, part: str) -> None:
+    """Every byte comes in time, and the last one never would."""
+    fake.misbehave("drip", part=part, seconds=5)
+    began = time.monotonic()
+    with opened(tmp_path, fake, timeout=0.3, retries=1) as client:
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+        assert client.counts.sent_again == 1
+        assert time.monotonic() - began < 4
+        fake.misbehave("drip", times=None, part=part, seconds=5)
+        with pytest.raises(CotextError, match=r"after 2 attempts: no whole answer in 0.3 seconds"):
+            client.post(PATH, asking("A dog barks."))
+
+
+def test_a_job_that_is_given_up_waits_for_no_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", seconds=30)
+    ended = []
+    began = time.monotonic()
+    with opened(tmp_path, fake) as client:
+
+        def ask() -> None:
+            try:
+                client.post(PATH, asking())
+            except StoppedError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not fake.requests:
+            time.sleep(0.01)
+    thread.join()
+    assert len(ended) == 1
+    assert time.monotonic() - began < 20
+
+
 def test_an_answer_without_end_is_cut(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 100_000)
     fake.misbehave("huge", times=None, size=50_000_000)
@@ -202,7 +238,7 @@ def test_what_makes_no_connection_is_told(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, value)
-    client_module._certificates.cache_clear()
+    connection_module.certificates.cache_clear()
     with pytest.raises(CotextError, match="no connection can be made"):
         Client.open(described(tmp_path, address))
 

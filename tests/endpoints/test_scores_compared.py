@@ -139,6 +139,33 @@ def test_what_cannot_be_compared_is_refused_before_any_work(
     assert not page.exists()
 
 
+def test_instructions_of_wmt_are_for_translate_and_not_for_compare(run: Path, tmp_path: Path) -> None:
+    """Other systems are not told them, and they are of documents with their markup, not of sentences."""
+    lines = [
+        {
+            "doc_id": f"d{n}",
+            "src_lang": "en",
+            "tgt_lang": "de_DE",
+            "src_text": "<p>The cat sees. A dog runs.</p>",
+            "prompt_instruction": "Keep all tags.",
+            "refs": {"A": {"ref": "<p>Katze sieht. Hund rennt.</p>"}},
+        }
+        for n in range(2)
+    ]
+    wmt, page = tmp_path / "wmt.jsonl", tmp_path / "page.html"
+    wmt.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    files = ("--source", wmt, "--reference", wmt, "--out", page, "--samples", "100", "--no-attention")
+    note = "Instructions of 2 documents are not handed on to language models"
+    with Fake() as fake:
+        path = described(tmp_path, fake)
+        assert note in succeed("compare", path, *files, "--no-use").out
+        assert fake.requests
+        assert not any("Keep all tags." in request.text for request in fake.requests)
+        succeed("translate", path, wmt, "--out", tmp_path / "out.jsonl")
+        assert all("Keep all tags." in request.text for request in fake.requests[-2:])
+    assert "Instructions" not in succeed("compare", run, *files, "--no-use").out
+
+
 def test_compare_suites_of_a_run_and_a_language_model(run: Path, tmp_path: Path) -> None:
     sentences = [d.source[:2] for d in toy_documents(40, 9) if len(d.source) == 4][:3]
     examples = tuple(

@@ -8,11 +8,13 @@ import pytest
 from endpoints.fake import Fake
 from endpoints.ngram import NGram, pieces
 
+from cotext.endpoints import client as client_module
 from cotext.endpoints.answers import Answers
 from cotext.endpoints.client import Client, RefusedRequestError
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.scored_tokens import Token, UntoldError
 from cotext.endpoints.scoring_offer import ScoringOffer, find_offer, told_tokens
+from cotext.runtime.errors import CotextError
 
 QUESTION = [{"role": "user", "content": "It eats"}]
 
@@ -77,6 +79,25 @@ def test_a_request_that_is_refused_is_no_way_and_a_refused_key_an_error(tmp_path
         fake.misbehave("401")
         with pytest.raises(RefusedRequestError):
             offer(fake, tmp_path / "b")
+
+
+def test_a_server_that_breaks_down_at_the_question_has_no_such_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some do at fields that they do not know; one that is not there now may have it, and ends the job."""
+    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
+    asked = endpoint("http://localhost/v1").model_copy(update={"retries": 2})
+    with Fake() as fake:
+        fake.misbehave("500", times=None, when=lambda request: bool(request.payload.get("echo")))
+        with Client(asked.model_copy(update={"endpoint": fake.url}), Answers(tmp_path)) as asks:
+            found = find_offer(asks, asks.endpoint)
+            assert found.way is None
+            assert "echo: status 500, however often it is asked" in found.in_words
+            assert len(fake.requests) == 2 + 3  # chat, prompt_logprobs, and three attempts
+            fake.behave()
+            fake.misbehave("503", times=None, when=lambda request: bool(request.payload.get("echo")))
+            with pytest.raises(CotextError, match="after 3 attempts: status 503"):
+                find_offer(asks, asks.endpoint)
 
 
 @pytest.mark.parametrize("way", ["chat", "prompt_logprobs", "echo"])

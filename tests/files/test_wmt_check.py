@@ -209,6 +209,18 @@ def test_damage_is_found_or_refused(tmp_path: Path) -> None:
     assert all("damaged.jsonl" in each for each in told)
 
 
+def test_a_task_that_tells_nothing_is_refused(tmp_path: Path) -> None:
+    """Of nothing, or of a document that is there twice: findings would be of the wrong lines."""
+    submission = write(tmp_path / "sub.jsonl", [line(name, text) for name, text in GOOD.items()])
+    twice = write(tmp_path / "twice.jsonl", [*TASK, TASK[0]])
+    for task, said in (
+        (twice, rf"twice\.jsonl:{len(TASK) + 1}: document '{TASK[0]['doc_id']}' was in line 1 already"),
+        (write(tmp_path / "none.jsonl", []), r"none\.jsonl: is empty"),
+    ):
+        with pytest.raises(CotextError, match=said):
+            check_submission(submission, task)
+
+
 @pytest.mark.parametrize(("language", "foreign"), [("de", ["nowhere"]), ("cs_CZ", ["nirgendwo"])])
 def test_one_language_of_documents_that_have_the_same_ids_in_both(
     tmp_path: Path, language: str, foreign: list[str]

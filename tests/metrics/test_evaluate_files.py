@@ -133,6 +133,24 @@ def test_names_of_systems() -> None:
         name_systems([Path("a/x"), Path("a/x")])
 
 
+def test_a_system_is_the_same_by_another_path(tmp_path: Path) -> None:
+    """Its scores would stand there twice, and every test between both would find nothing."""
+    (tmp_path / "x").write_text("a\n")
+    (tmp_path / "best").symlink_to("x")
+    for other in (tmp_path / "best", tmp_path / "sub" / ".." / "x"):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        with pytest.raises(CotextError, match=r"is given twice, as .*/x too"):
+            name_systems([tmp_path / "x", other])
+
+
+def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("system", "first", "second")]
+    for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
+        write_documents(path, [Document("1", sentences)], "text")
+    with pytest.raises(CotextError, match=r"second: document '1' with 1 sentences stands where .*first has"):
+        evaluate_files(paths[:1], paths[1:], realign="unequal")
+
+
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     documents = [Document("one", ("a b c d", "e")), Document("two", ("f g h i",))]
     other = [Document("one", ("a b c d", "e")), Document("three", ("f g h i",))]

@@ -284,7 +284,12 @@ def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [({"rank_by": "comet"}, "--rank-by comet"), ({"samples": 3}, "3 samples"), ({"seed": -1}, "seed -1")],
+    [
+        ({"rank_by": "comet"}, "--rank-by comet"),
+        ({"samples": 3}, "3 samples"),
+        ({"samples": 0}, "0 samples"),
+        ({"seed": -1}, "seed -1"),
+    ],
 )
 def test_wrong_options_cost_no_work(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     """They are refused before files are read, and long before COMET has scored them."""

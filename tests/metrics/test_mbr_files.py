@@ -107,6 +107,44 @@ def test_files_of_other_documents_are_refused(
         choose_translations(paths[::-1] if len(documents) == 1 else paths, MbrSettings())
 
 
+def test_what_is_given_twice_or_not_known_is_told_with_its_place(tmp_path: Path) -> None:
+    one = output(tmp_path, "one", (A,), (B, C))
+    (tmp_path / "again.de").symlink_to(one)
+    with pytest.raises(CotextError, match=r"again\.de: is given twice, as .*one\.de too"):
+        choose_translations([one, tmp_path / "again.de"], MbrSettings())
+    unknown = listed(tmp_path / "l.jsonl", (((A, -0.1),),), (((B, -0.1),), ((C, float("nan")), (A, -1.0))))
+    with pytest.raises(CotextError, match=r"document 'd2', sentence 2: the translation .* no log-prob"):
+        choose_translations([unknown], MbrSettings())
+    (tmp_path / "folder").mkdir()
+    assert "is a folder" in cotext("mbr", one, "--out", tmp_path / "folder").err
+
+
+def test_no_lists_of_another_output_stay_beside(tmp_path: Path) -> None:
+    one, two = output(tmp_path, "one", (A,)), output(tmp_path, "two", (B,))
+    out = output(tmp_path, "out", (C,))
+    lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1),),))
+    # A text cannot hold the empty sentence that is chosen: what was there stays, all of it.
+    empty = listed(tmp_path / "empty.jsonl", ((("", 0.0),),))
+    assert "empty" in cotext("mbr", empty, "--out", out, "--overwrite").err
+    assert (out.read_text(), lists.exists()) == (f"{C}\n", True)
+    succeed("mbr", one, two, "--out", out, "--overwrite")
+    assert (out.read_text(), lists.exists()) == (f"{A}\n", False)
+    out.unlink()
+    listed(lists, (((C, -0.1),),))
+    assert f"{lists}: exists; choose another --out" in cotext("mbr", one, two, "--out", out).err
+    assert not out.exists()
+
+
+def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> None:
+    lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1), (A, -0.2)),))
+    for out in (lists, tmp_path / "out.de"):
+        refused = cotext("mbr", lists, "--out", out, "--overwrite")
+        assert refused.code == 2
+        assert f"{lists}: would overwrite what is read from" in refused.err
+    assert len(lists.read_text().splitlines()) == 3
+    assert [path.name for path in tmp_path.iterdir()] == [lists.name]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

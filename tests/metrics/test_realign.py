@@ -230,7 +230,9 @@ def test_submissions_whose_paragraphs_are_joined(tmp_path: Path) -> None:
 
 def test_references_have_to_fit_each_other(files: Path) -> None:
     paths = {"theirs": files / "theirs.jsonl"}
-    with pytest.raises(CotextError, match=r"ours.jsonl and .*reference.jsonl: document 'one': 3 hypothesis"):
+    with pytest.raises(
+        CotextError, match=r"ours.jsonl: document 'one' with 3 .*reference.jsonl has 'one' wi"
+    ):
         read_aligned(
             paths, [files / "reference.jsonl", files / "ours.jsonl"], None, None, same_sentences=False
         )

@@ -30,7 +30,7 @@ def selection(documents: list[ParallelDocument]) -> Selection:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 
@@ -83,6 +83,17 @@ def test_without_systems_the_references_are_rated(tmp_path: Path) -> None:
     write_sheet(sheet, selection(DOCUMENTS), {}, SheetSettings(top=3))
     assert sorted(row["text"] for row in rows(sheet)) == ["r0", "r1", "r2"]
     assert {row["translation"] for row in rows(sheet)} == {"A"}
+
+
+def test_a_table_begins_with_what_excel_knows_utf_8_by(tmp_path: Path) -> None:
+    table, page = tmp_path / "sheet.csv", tmp_path / "sheet.html"
+    documents = [ParallelDocument("d", ("Größe — 大小",), ("ß",))]
+    for path in (table, page):
+        write_sheet(path, selection(documents), {}, SheetSettings(top=1))
+    assert table.read_bytes().startswith(b"\xef\xbb\xbfitem,translation,")
+    assert table.read_bytes().count(b"\xef\xbb\xbf") == 1
+    assert [row["source"] for row in rows(table)] == ["Größe — 大小"]
+    assert b"\xef\xbb\xbf" not in page.read_bytes() + key_of(table).read_bytes()
 
 
 def test_texts_are_texts(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A run that was stopped, killed or prolonged ends exactly where an untroubled one does, bit for bit."""
 
 import json
+import math
 import os
 import random
 import re
@@ -33,7 +34,9 @@ from tiny_runs import (
 from torch import Tensor
 
 from cotext.config.recipe import Config
+from cotext.data.batch import Batch
 from cotext.data.store import StoreWriter, TokenStore
+from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
@@ -42,6 +45,7 @@ from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
 from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.objective import Objective
 from cotext.training.trainer import Trainer
 
 MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
@@ -159,6 +163,42 @@ def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
         updates = [train_here(config, data, tmp_path / "run").update for _ in range(3)]
     assert updates == [2, 5, 8]
     assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+
+
+def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: Path, tmp_path: Path) -> None:
+    """Its gradient is finite, and so are the weights: it may stop neither this training nor a resumed one."""
+    config = run_config(log_every=4, max_updates=8)
+    infinite, losses = (2, 5, 6, 7, 8), dict[int, tuple[float, float]]()
+    calls = update = stops_at = 0
+    forward = Objective.forward
+
+    class UnluckyTrainer(Trainer):
+        def _update(self, batches: list, stop_requested: bool) -> None:
+            nonlocal calls, update
+            calls, update = calls + 1, self.progress.update + 1
+            super()._update(batches, stop_requested or calls == stops_at)
+
+    def unlucky(objective: Objective, batch: Batch, done: float = 0.0) -> LossParts:
+        found = forward(objective, batch, done)
+        if not objective.training:
+            return found
+        losses[update] = float(found.loss.detach()), float(found.count)
+        return replace(found, loss=found.loss + math.inf) if update in infinite else found
+
+    heard: list[str] = []
+    callbacks = TrainingCallbacks(lambda figures: None, lambda figures: None, heard.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "Trainer", UnluckyTrainer)
+        patch.setattr(Objective, "forward", unlucky)
+        for name, asked in (("untroubled", 0), ("run", 3), ("run", 0)):
+            calls, stops_at = 0, asked
+            runs.train(config, data, tmp_path / name, callbacks)
+    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+    [first, second] = [entry for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
+    sums = [sum(each) for each in zip(*(losses[update] for update in (1, 3, 4)), strict=True)]
+    assert first["loss"] == pytest.approx(sums[0] / sums[1], rel=1e-6)
+    assert (first["infinite_losses"], second["infinite_losses"], "loss" in second) == (1, 4, False)
+    assert sum("the loss of 1 batch was not finite" in text for text in heard) == 2
 
 
 def test_a_cursor_in_the_middle_of_a_pool(data: Path, tmp_path: Path) -> None:

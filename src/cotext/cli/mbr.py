@@ -81,15 +81,18 @@ def mbr(
         raise CotextError("--target-language is for --utility bleu; leave it out")
     if comet_python is not None and comet is None:
         raise CotextError("--comet-python needs --comet MODEL")
-    if out.exists() and not overwrite:
+    if out.is_file() and not overwrite:
         raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
     from cotext.data.formats import write_documents
     from cotext.data.formats.table import find_format
+    from cotext.decoding.translate_file import check_output
+    from cotext.decoding.written_beside import check_new_lists, lists_beside, remove_lists
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.mbr_files import MbrSettings, choose_translations
     from cotext.runtime.progress import meter
 
     find_format(to)
+    inputs = [*files, *filter(None, [source])]
     given: dict[str, Any] = {"temperature": temperature, "samples": samples, "seed": seed}
     settings = MbrSettings(
         utility=utility,
@@ -100,7 +103,11 @@ def mbr(
         comet=None if comet is None else Comet(comet, find_python(comet_python)),
         **{name: value for name, value in given.items() if value is not None},
     )
-    with output(out, [*files, source]), meter("choosing", 0) as progress:
+    with output(out, inputs), meter("choosing", 0) as progress:
+        # Lists beside the output are of what it was, and go with it; those that are read are not lost so.
+        check_output(lists_beside(out), inputs)
+        if not overwrite:
+            check_new_lists(out)
 
         def on_comet(done: int, total: int) -> None:
             progress.restart(total)
@@ -116,6 +123,7 @@ def mbr(
             on_comet=on_comet,
         )
         write_documents(out, chosen, to)
+        remove_lists(out)
     if json:
         typer.echo(as_json({**report.as_dict(), "out": str(out)}))
         return

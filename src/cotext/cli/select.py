@@ -98,12 +98,12 @@ def select(
 ) -> None:
     """Rank the sentences of a corpus by how much they need context."""
     decode = scoring_settings(set)
-    from cotext.analysis.corpus_texts import corpus_texts, is_prepared
+    from cotext.analysis.corpus_texts import corpus_texts, has_ids, is_prepared
     from cotext.analysis.selected_corpus import SelectionRequest, select_corpus, weigh
     from cotext.analysis.selection import effective_share
-    from cotext.data.formats import read_documents
+    from cotext.data.documents import Document
     from cotext.data.formats.streams import atomic_sinks
-    from cotext.metrics.aligned_files import name_systems
+    from cotext.metrics.aligned_files import name_systems, read_systems
     from cotext.reports.evaluation_sheet import (
         SheetSettings,
         check_systems,
@@ -126,12 +126,12 @@ def select(
         require_new_sheet(sheet)
     if hypothesis and sheet is None:
         raise CotextError("--hypothesis is for a sheet: add --sheet, or leave it out")
-    systems = {
-        name: list(read_documents(path, format, "target"))
-        for name, path in name_systems(hypothesis or []).items()
-    }
-    if systems:
-        check_systems(systems, corpus_texts(source, target, format))
+    systems = {}
+    if named := name_systems(hypothesis or []):
+        texts = corpus_texts(source, target, format)
+        like = [Document(text.id, text.target) for text in texts]
+        systems = read_systems(named, format, like, has_ids=has_ids(source, target, format))
+        check_systems(systems, texts)
     with _held([out, weights, sheet, key], [*inputs, *(hypothesis or [])]), meter("scoring", 0) as progress:
         found = select_corpus(request, progress.restart, progress.advance)
         lines = [found.render(top)]

@@ -186,7 +186,7 @@ def _shown(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]
     with meter(what, updates, shown=not quiet) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
-            note = f"loss {figures['loss']:.3f}"
+            note = f"loss {figures['loss']:.3f}" if "loss" in figures else "loss not finite"
             if "nll_current" in figures:
                 note += f"  current {figures['nll_current']:.3f}"
             note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"

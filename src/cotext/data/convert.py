@@ -14,14 +14,16 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.streams import atomic_sinks, same_file
-from cotext.data.formats.table import find_format
+from cotext.data.formats.records import Record
+from cotext.data.formats.streams import atomic_sinks, check_readable, same_file
+from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.prepared import store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 
+SOURCE_ALONE = "the source alone"
 SPLITS = ("train", "dev", "test")
 D = TypeVar("D", Document, ParallelDocument)
 
@@ -52,7 +54,8 @@ def convert(
     """Write a corpus in the format `to`: as many documents and sentences, in the same order.
 
     Of one language or of two, in a file or in two, on either side: `out_target` is needed where there are two
-    languages, and the format holds one.
+    languages, and the format holds one. Documents whose source alone is there stay so, where `to` tells it
+    from a translation (wmt).
 
     Raises:
         CotextError: what the readers refuse, what the format cannot hold, an output that is an input.
@@ -65,7 +68,14 @@ def convert(
     if target is None and not holds_two_languages(source, format):
         if out_target is not None:
             raise CotextError(f"{source}: holds one language; leave --out-target {out_target} out")
-        write_documents(out, tally.count(read_documents(source, format)), to)
+        check_readable(source)
+        found = find_format(format or detect_format(source))
+        untranslated = _kind(next(checked_records(source, found))) == SOURCE_ALONE
+        documents = (
+            Document(record.id, record.sentences or record.source or record.target or ())
+            for record in _alike(source, found)
+        )
+        write_documents(out, tally.count(documents), to, untranslated=untranslated)
         return tally
     if not row.holds_both_languages and out_target is None:
         raise CotextError(
@@ -74,6 +84,32 @@ def convert(
         )
     write_parallel(out, out_target, tally.count(read_parallel(source, target, format)), to)
     return tally
+
+
+def _kind(record: Record) -> str:
+    """What a document holds, in words."""
+    if record.sentences is not None:
+        return "one language"
+    if record.source is not None and record.target is not None:
+        return "both languages"
+    return SOURCE_ALONE if record.source is not None else "the target alone"
+
+
+def _alike(path: Path, format: Format) -> Iterator[Record]:
+    """The records of a file, as long as they hold what the first one does.
+
+    Raises:
+        CotextError: what the readers refuse; a document of which a side would be lost or taken for the other.
+    """
+    first = ""
+    for record in checked_records(path, format):
+        first = first or _kind(record)
+        if (kind := _kind(record)) != first:
+            raise CotextError(
+                f"{path}:{record.line}: document {record.id!r} holds {kind}, and the first one {first}; "
+                "convert them apart, in files of their own"
+            )
+        yield record
 
 
 def convert_to_submission(

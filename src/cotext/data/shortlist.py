@@ -114,6 +114,11 @@ def identity_of(shortlist: Shortlist | None) -> dict[str, str]:
     return {"shortlist": hashlib.sha256(table).hexdigest()}
 
 
+def named(shortlist: Shortlist | None) -> str:
+    """The beginning of what tells a table from others, for signatures; nothing without one."""
+    return "".join(identity_of(shortlist).values())[:8]
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What shortlists of sentences hold of their references, in per cent, and their mean size.

@@ -9,7 +9,7 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages
-from cotext.data.shortlist import SHORTLIST, Shortlist
+from cotext.data.shortlist import SHORTLIST, Shortlist, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.engine import MODEL, load_engine
 from cotext.decoding.translator import DocumentTranslator
@@ -167,8 +167,10 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
         )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
-    name = f"{run.resolve().name}-{checksum(weights)[:8]}"
     shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
+    # All that its translations depend on, as far as files of the run may change under this name.
+    parts = (run.resolve().name, checksum(weights)[:8], named(shortlist))
+    name = "-".join(filter(None, parts))
     translator = DocumentTranslator(
         loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist
     )

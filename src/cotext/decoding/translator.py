@@ -25,7 +25,7 @@ from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
-from cotext.data.shortlist import Shortlist, identity_of
+from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.decoding.plan import DecodingPlan
@@ -126,8 +126,8 @@ class DocumentTranslator(DocumentScorer):
     @property
     def signature(self) -> str:
         """The signature of decoding, with the table of a shortlist that it takes."""
-        table = "".join(identity_of(self.shortlist).values()) if self.config.decode.shortlist else ""
-        return f"{super().signature}|shortlist_table:{table[:8]}" if table else super().signature
+        table = named(self.shortlist) if self.config.decode.shortlist else ""
+        return f"{super().signature}|shortlist_table:{table}" if table else super().signature
 
     @property
     def takes_guides(self) -> bool:

@@ -2,19 +2,18 @@
 
 import json
 import re
-import ssl
 import threading
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from cotext.endpoints.answers import MAX_ANSWER_BYTES, Answers, Request
 from cotext.endpoints.config import Endpoint, read_endpoint
+from cotext.endpoints.connection import Connections, PassingError
 from cotext.endpoints.numbered import one_line
-from cotext.endpoints.pace import Pace, StoppedError, backoff, retry_after
+from cotext.endpoints.pace import Pace, backoff, retry_after
 from cotext.endpoints.usage import Counts
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -27,7 +26,6 @@ EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_
 # Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
-ENCODING: Final = "gzip"
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -42,50 +40,34 @@ class RefusedRequestError(CotextError):
         self.status, self.code, self.said = status, code, said
 
 
-class _PassingError(Exception):
-    """A request that may be answered later; `rest`: the seconds that the server asks for."""
+class UnansweredError(CotextError):
+    """A request without an answer after all attempts; `status`: of the last one, None where it had none."""
 
-    def __init__(self, what: str, rest: float | None = None) -> None:
-        super().__init__(what)
-        self.rest = rest
+    def __init__(self, message: str, status: int | None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Client:
-    """A connection to the API of an endpoint, to be shared by threads; `counts` counts what it answered.
+    """What asks the API of an endpoint, to be shared by threads; `counts` counts what it answered.
 
-    Raises, when it is made, CotextError: the key is not in its variable, or httpx is not installed.
+    Raises, when it is made, CotextError: the key is not in its variable; as `Connections`.
     """
 
     def __init__(self, endpoint: Endpoint, answers: Answers) -> None:
-        try:
-            import httpx
-        except ImportError:
-            raise CotextError(
-                "language models behind an API need httpx; pip install 'cotext[endpoints]'"
-            ) from None
         self.endpoint, self.answers, self.counts = endpoint, answers, Counts()
         self._address = endpoint.endpoint.rstrip("/")
         self._secret = endpoint.secret()
         self._pace = Pace(endpoint.requests_per_minute)
-        # No other encoding, nor several: few bytes could stand for any number.
-        headers = {"User-Agent": f"cotext/{__version__}", "Accept-Encoding": ENCODING}
+        headers = {"User-Agent": f"cotext/{__version__}"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
-        limits = httpx.Limits(max_keepalive_connections=endpoint.at_once)
         self._requests: dict[str, threading.Lock] = {}  # of this job, by their digests
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
-        try:
-            httpx.Request("POST", self._address)  # names that no machine can have
-            self._http = httpx.Client(
-                headers=headers, timeout=endpoint.timeout, limits=limits, verify=_certificates()
-            )
-        except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
-            raise CotextError(
-                f"{self._address}: no connection can be made: {error}; is the address right, and are the "
-                "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, where they are set?"
-            ) from None
-        self._errors = httpx.HTTPError
+        self._connections = Connections(
+            self._address, headers, endpoint.timeout, MAX_ANSWER_BYTES, endpoint.at_once
+        )
 
     @classmethod
     def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -114,7 +96,7 @@ class Client:
     def close(self) -> None:
         """Stop, and close the connection."""
         self.stop()
-        self._http.close()
+        self._connections.close()
 
     def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
         """The answer to a request, which is kept: the same request gets it again, and nothing is sent.
@@ -124,7 +106,7 @@ class Client:
 
         Raises:
             RefusedRequestError: the API will not answer this request.
-            CotextError: no answer after all attempts; answers that came before are kept.
+            UnansweredError: no answer after all attempts; answers that came before are kept.
         """
         request = Request(self._address, path, payload, repeat)
         # Equal requests of several threads wait for the answer to the first, and share it.
@@ -141,14 +123,14 @@ class Client:
 
     def _asked(self, request: Request) -> dict[str, Any]:
         attempts = self.endpoint.retries + 1
-        said = ""
+        said, status = "", None
         for attempt in range(attempts):
             try:
                 with self._places:
                     self._pace.wait()
                     return self._sent(request)
-            except _PassingError as error:
-                said = str(error)
+            except PassingError as error:
+                said, status = str(error), error.status
                 rest = backoff(attempt) if error.rest is None else error.rest
                 if rest > LONGEST_REST_SECONDS:
                     said = f"{said}; asks to wait {rest:,.0f} seconds"
@@ -156,9 +138,10 @@ class Client:
                 if attempt + 1 < attempts:
                     self.counts.count_sent_again()
                     self._pace.rest(rest)
-        raise CotextError(
+        raise UnansweredError(
             f"{self._address}/{request.path}: no answer after {attempt + 1} attempts: {said}; what was "
-            f"answered before is kept in {self.answers.folder}, and the same command goes on from there"
+            f"answered before is kept in {self.answers.folder}, and the same command goes on from there",
+            status,
         )
 
     def _sent(self, request: Request) -> dict[str, Any]:
@@ -166,43 +149,26 @@ class Client:
 
         Raises:
             RefusedRequestError: as `post`.
-            _PassingError: it may be answered later.
+            PassingError: it may be answered later.
         """
-        body = bytearray()
-        deadline = time.monotonic() + self.endpoint.timeout
         try:
-            with self._http.stream(
-                "POST", f"{self._address}/{request.path}", json=dict(request.payload)
-            ) as response:
-                encoding = response.headers.get("Content-Encoding", ENCODING)
-                if encoding.strip().lower() not in (ENCODING, "identity", ""):
-                    raise _PassingError(f"an answer in the encoding {shown(encoding)}, not asked for")
-                for part in response.iter_bytes():
-                    body += part
-                    if len(body) > MAX_ANSWER_BYTES:
-                        raise _PassingError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
-                    if time.monotonic() > deadline:
-                        raise _PassingError(f"no whole answer in {self.endpoint.timeout:g} seconds")
-        except self._errors as error:
-            what = self._without_key(f"{type(error).__name__}: {error}".rstrip(": "))
-            raise _PassingError(what) from None
-        except RuntimeError:  # the connection was closed by another thread
-            raise StoppedError from None
-        text = body.decode(errors="replace")
-        if response.status_code == 200:
-            return self._content(text)
-        raise self._refusal(response.status_code, text, response.headers.get("Retry-After", ""))
+            answer = self._connections.post(f"{self._address}/{request.path}", request.payload)
+        except PassingError as error:
+            raise PassingError(self._without_key(str(error))) from None
+        if answer.status == 200:
+            return self._content(answer.text)
+        raise self._refusal(answer.status, answer.text, answer.asked)
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
             content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
         except CotextError as error:
-            raise _PassingError(str(error)) from None
+            raise PassingError(str(error)) from None
         if not isinstance(content, dict):
-            raise _PassingError("the answer is no JSON object")
+            raise PassingError("the answer is no JSON object")
         if content.get("error"):  # as some proxies send them, with status 200
             _, said = _error_of(content)
-            raise _PassingError(f"an error: {said}")
+            raise PassingError(f"an error: {said}")
         return content
 
     def _refusal(self, status: int, text: str, asked: str) -> Exception:
@@ -213,7 +179,7 @@ class Client:
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
         what = f"status {status}: {said}" if said else f"status {status}"
         if status in PASSING and code not in EXHAUSTED:
-            return _PassingError(what, retry_after(asked, time.time()) if asked else None)
+            return PassingError(what, retry_after(asked, time.time()) if asked else None, status)
         return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", status, code, said)
 
     def _advice(self, status: int) -> str:
@@ -264,14 +230,6 @@ def _whole_characters(text: str) -> str:
         return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
     except (ValueError, RecursionError):
         return text  # refused by whoever reads it
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Whom to trust, read once: it takes longer than many a request."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 def _error_of(content: Any) -> tuple[str, str]:

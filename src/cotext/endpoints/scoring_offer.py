@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, Protocol, get_args
 
-from cotext.endpoints.client import RefusedRequestError
+from cotext.endpoints.client import RefusedRequestError, UnansweredError
 from cotext.endpoints.config import Endpoint
 from cotext.endpoints.scored_tokens import NoBoundaryError, Token, UntoldError, target_tokens
 
@@ -24,6 +24,8 @@ Way = Literal["chat", "prompt_logprobs", "echo"]
 Messages = Sequence[Mapping[str, str]]  # of a chat: role and content
 BETWEEN_MESSAGES: Final = "\n\n"  # in a plain text
 _OF_THE_KEY: Final = (401, 403)
+# So some servers answer fields that they do not know. Others (503 and the like) say that nobody is there.
+_BROKE_DOWN: Final = 500
 _QUESTION: Final[Messages] = ({"role": "user", "content": "Count to three."},)
 _TRIED: Final = "one two three"
 
@@ -55,7 +57,7 @@ def find_offer(client: Asks, endpoint: Endpoint) -> ScoringOffer:
     """Ask an API in which way it tells log-probabilities of prompts.
 
     Raises:
-        CotextError: no answer, or the key is refused.
+        CotextError: nobody is there, or the key is refused.
     """
     refused: dict[str, str] = {}
     for way in get_args(Way):
@@ -66,6 +68,10 @@ def find_offer(client: Asks, endpoint: Endpoint) -> ScoringOffer:
             if error.status in _OF_THE_KEY:
                 raise
             refused[way] = f"status {error.status}"
+        except UnansweredError as error:
+            if error.status != _BROKE_DOWN:
+                raise
+            refused[way] = f"status {error.status}, however often it is asked"
         except (UntoldError, NoBoundaryError) as error:
             refused[way] = str(error)
         else:

@@ -127,7 +127,8 @@ def check_submission(submission: Path, source: Path, language: str = "") -> Chec
     """Check every line of a submission; of a language alone, if one is given.
 
     Raises:
-        CotextError: the source is not of the task, or has no such language; a file that cannot be read.
+        CotextError: the source is not of the task, is empty, has a document twice, or has no such language;
+            a file that cannot be read.
     """
     task = list(_task(source))
     others: list[WmtLine] = []
@@ -154,13 +155,21 @@ def check_submission(submission: Path, source: Path, language: str = "") -> Chec
 
 
 def _task(path: Path) -> Iterator[WmtLine]:
+    seen: dict[tuple[str, str], int] = {}
     for line in all_wmt_lines(path):
+        if (first := seen.setdefault((line.doc_id, line.target_language), line.number)) != line.number:
+            raise CotextError(
+                f"{path}:{line.number}: document {line.doc_id!r} was in line {first} already, for the same "
+                "language: which of both a hypothesis is of cannot be told; leave one out"
+            )
         if line.source is None:
             raise CotextError(
                 f"{path}:{line.number}: document {line.doc_id!r} has no source; give --source the lines of "
                 "the task"
             )
         yield line
+    if not seen:
+        raise CotextError(f"{path}: is empty; give --source the lines of the task")
 
 
 def _answered(

@@ -16,14 +16,22 @@ from cotext.runtime.errors import CotextError
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
     """Name systems by the names of their files, or by their paths where two files have the same name.
 
-    Raises CotextError where a file is given twice.
+    Raises CotextError where a file is given twice, by whatever path or link.
     """
+    require_different(paths)
     plain = [path.name for path in paths]
     names = [path.name if plain.count(path.name) == 1 else str(path) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            raise CotextError(f"{name}: is given twice; a system compared with itself tells nothing")
     return dict(zip(names, paths, strict=True))
+
+
+def require_different(paths: Sequence[Path]) -> None:
+    """Raise CotextError where a file is given twice, by whatever path or link."""
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        first = seen.setdefault(path.resolve(), path)
+        if first is not path:
+            by = "" if first == path else f", as {first} too"
+            raise CotextError(f"{path}: is given twice{by}; a system beside itself tells nothing")
 
 
 def read_aligned(
@@ -54,7 +62,7 @@ def read_aligned(
     fitting = _as_others(*original, like) if original else []
     if not same_sentences:
         for path, documents in zip(references[1:], same[count + 1 :], strict=True):
-            _require_correspondence(path, documents, references[0], same[count])
+            _require_same_references(path, documents, references[0], same[count])
     reference_side = (paths[-1], same[-1])
     for path, hypothesis in zip(paths[:count], same[:count], strict=True):
         for reference, documents in zip(references, same[count:], strict=True):
@@ -75,6 +83,37 @@ def _require_correspondence(
         check_correspondence(documents, others, same_sentences=same_sentences)
     except CotextError as error:
         raise CotextError(f"{path} and {reference}: {error}") from None
+
+
+def _require_same_references(
+    path: Path, documents: Sequence[Document], first: Path, others: Sequence[Document]
+) -> None:
+    if len(documents) != len(others):
+        raise CotextError(
+            f"{path}: {len(documents)} documents, and {first} has {len(others)}; references need the same"
+        )
+    for ours, theirs in zip(documents, others, strict=True):
+        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
+            raise CotextError(
+                f"{path}: document {ours.id!r} with {len(ours)} sentences stands where {first} has "
+                f"{theirs.id!r} with {len(theirs)}; references need the same documents and sentences, as "
+                "hypotheses alone are cut anew"
+            )
+
+
+def read_systems(
+    hypotheses: Mapping[str, Path], format: str | None, like: Sequence[Document], *, has_ids: bool
+) -> dict[str, list[Document]]:
+    """Hypotheses under the ids of a corpus where either has none of its own; `has_ids`: the corpus has some.
+
+    Raises:
+        CotextError: unreadable files; of WMT, other documents than the corpus has, or a corpus without ids.
+    """
+    read = {name: (path, *_read_side(path, format, "target", None)) for name, path in hypotheses.items()}
+    if has_ids:
+        return {name: _as_others(*each, like) for name, each in read.items()}
+    _require_known_order([*read.values()])
+    return {name: _renamed(documents, like) for name, (_, documents, _) in read.items()}
 
 
 def _read_side(

@@ -252,9 +252,8 @@ def _ranking(request: LeaderboardRequest) -> int:
 
 def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
     pairs = systems * (systems - 1) // 2
-    return Resampling(
-        samples=request.samples or max(SAMPLES, _SAMPLES_FOR_EACH_PAIR * pairs), seed=request.seed
-    )
+    enough = max(SAMPLES, _SAMPLES_FOR_EACH_PAIR * pairs)
+    return Resampling(samples=enough if request.samples is None else request.samples, seed=request.seed)
 
 
 def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:

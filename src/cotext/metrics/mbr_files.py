@@ -14,6 +14,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
+from cotext.metrics.aligned_files import require_different
 from cotext.metrics.bleu import PROTOCOLS, build_metric
 from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.mbr import (
@@ -113,8 +114,9 @@ def choose_translations(
     system. `source`: for COMET, and to check the number of sentences.
 
     Raises:
-        CotextError: files that cannot be read, or hold other documents than the first.
+        CotextError: a file given twice, files that cannot be read, or hold other documents than the first.
     """
+    require_different(paths)
     systems = [_read(path, format, settings.candidates) for path in paths]
     for path, system in zip(paths[1:], systems[1:], strict=True):
         _check(path, system, paths[0], systems[0])
@@ -191,7 +193,13 @@ def _check(path: Path, system: _System, other_path: Path | None, other: _System)
 
 def _pools(documents: Sequence[ListedDocument], settings: MbrSettings) -> list[Pool]:
     of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
-    return [pooled(lists, settings.probabilities, settings.temperature) for lists in of_sentences]
+    pools = []
+    for number, lists in enumerate(of_sentences, start=1):
+        try:
+            pools.append(pooled(lists, settings.probabilities, settings.temperature))
+        except CotextError as error:
+            raise CotextError(f"document {documents[0].id!r}, sentence {number}: {error}") from None
+    return pools
 
 
 def _by_counts(

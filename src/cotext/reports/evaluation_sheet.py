@@ -152,7 +152,11 @@ def write_sheet(
     key = key_of(sheet)
     items = sheet_items(selection, systems, settings)
     with atomic_sinks([sheet, key]) as [of_sheet, of_key]:
-        of_sheet.write(_page(items) if sheet.suffix == ".html" else _table(items))
+        if sheet.suffix == ".html":
+            of_sheet.write(_page(items))
+        else:
+            of_sheet.mark()  # else Excel shows no umlaut
+            of_sheet.write(_table(items))
         of_key.write(f"{json.dumps(_key(items, selection, settings), indent=1, ensure_ascii=False)}\n")
     return len(items)
 

@@ -1,11 +1,15 @@
 """Devices and threads to compute on."""
 
 import os
+from typing import Final
 
 import torch
 
 from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
+
+KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+KEPT_KERNELS: Final = 64  # more than a layer's pass there and back takes, of source and target
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -39,6 +43,15 @@ def choose_threads(dimension: int, requested: int) -> int:
     allowed = os.environ.get("OMP_NUM_THREADS", "")
     most = int(allowed) if allowed.isdecimal() and int(allowed) else cores
     return 1 if dimension < 256 else min(most, cores)
+
+
+def keep_few_kernels() -> None:
+    """Have oneDNN, which multiplies bfloat16 on a CPU, keep few kernels; a user's own number stays.
+
+    It makes one for every shape, and by itself keeps 1,024: as shapes of batches hardly ever come again,
+    memory that is never used grows with every update. Only before its first product in this process.
+    """
+    os.environ.setdefault(KERNELS, str(KEPT_KERNELS))
 
 
 def multiplies_bfloat16() -> bool:

@@ -15,7 +15,7 @@ from cotext.models.describe import describe_model
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_asked, parameters_at_most
 from cotext.models.run_folder import checkpoints
-from cotext.runtime.devices import choose_threads
+from cotext.runtime.devices import choose_threads, keep_few_kernels
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
@@ -132,6 +132,8 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
+    if config.train.precision == "bf16" and accelerator.device.type == "cpu":
+        keep_few_kernels()
     start, new, partly = None, list[str](), dict[str, tuple[int, int]]()
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)

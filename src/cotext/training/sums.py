@@ -1,7 +1,8 @@
 """Sums of losses with their counts, over batches and over processes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from accelerate.utils import gather_object
@@ -10,6 +11,7 @@ from torch import Tensor
 from cotext.losses.cross_entropy import LossParts
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
+INFINITE: Final = "infinite_losses"  # batches whose figures are in no other sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,25 @@ class IntervalSums:
         self.grad_norm = torch.zeros((), device=device)
         self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
-    def add(self, outcome: LossParts, labels: int = 0) -> None:
+    def add(self, outcome: LossParts) -> None:
         """Add the figures of one batch."""
+        self._add(_pairs(outcome))
+
+    def add_of_update(self, outcome: LossParts, labels: int) -> None:
+        """Add the figures of one batch that is trained on, all of them finite; others are counted instead.
+
+        A sum that is infinite once stays so, in this process and in all that resume from its checkpoints,
+        although the weights, by a gradient that is finite, are not harmed.
+        """
         self.labels += labels
-        for name, (total, count) in {"loss": (outcome.loss, outcome.count), **outcome.parts}.items():
-            pair = torch.stack((total.detach(), count)).double()
+        pairs = _pairs(outcome)
+        finite = torch.stack(list(pairs.values())).isfinite().all()
+        kept = {name: torch.where(finite, pair, 0.0) for name, pair in pairs.items()}
+        lost = torch.stack((~finite, torch.zeros_like(finite))).double()
+        self._add({**kept, INFINITE: lost})
+
+    def _add(self, pairs: Mapping[str, Tensor]) -> None:
+        for name, pair in pairs.items():
             self.sums[name] = self.sums[name] + pair if name in self.sums else pair
 
     def add_norm(self, norm: Tensor, update: int, guarded: bool) -> None:
@@ -68,6 +84,29 @@ class IntervalSums:
     def restore(self, sums: Mapping[str, Tensor]) -> None:
         """Go on from these sums."""
         self.sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
+
+
+def _pairs(outcome: LossParts) -> dict[str, Tensor]:
+    """The figures of a batch, each with its count."""
+    figures = {"loss": (outcome.loss, outcome.count), **outcome.parts}
+    return {name: torch.stack((total.detach(), count)).double() for name, (total, count) in figures.items()}
+
+
+def means(sums: Sums) -> dict[str, float]:
+    """Sums divided by their counts, of what was counted at all; and the losses that are in none, if any."""
+    infinite = sums.get(INFINITE, (0.0, 0.0))[0]
+    found = {name: total / count for name, (total, count) in sums.items() if count}
+    return {**found, INFINITE: infinite} if infinite else found
+
+
+def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
+    """What a person should know at once of the figures of a report."""
+    if batches := figures.get(INFINITE):
+        yield (
+            f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
+            f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; gradients that "
+            "were finite count"
+        )
 
 
 def add_over_processes(sums: Sums) -> Sums:

@@ -36,7 +36,7 @@ from cotext.training.optimizer import learning_rate, make_optimizer, set_rate
 from cotext.training.resume import ProcessState, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.sums import Interval, IntervalSums, add_over_processes
+from cotext.training.sums import Interval, IntervalSums, add_over_processes, means, warnings_of
 from cotext.training.validation import Validator
 
 
@@ -221,7 +221,7 @@ class Trainer:
                 outcome = self.objective(self._with_word_dropout(batch), done)
                 self.accelerator.backward(outcome.loss)
             count += outcome.count
-            self.interval.add(outcome, batch.labels.count)
+            self.interval.add_of_update(outcome, batch.labels.count)
         count = self.accelerator.reduce(count, "sum")
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
@@ -289,14 +289,11 @@ class Trainer:
             "shed": (float(self.cursor.shed), 0.0),
         }
         totals = add_over_processes({**read.sums, **seen})
-        loss, count = totals.pop("loss")
         labels, skipped, shed = (totals.pop(name)[0] for name in seen)
-        self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
-            "loss": loss / count,
-            **{name: total / count for name, (total, count) in totals.items() if count},
+            **means(totals),
             "learning_rate": learning_rate(self.config.train, self.progress.update),
             "grad_norm": read.grad_norm,
             "tokens_per_second": labels / seconds,
@@ -307,6 +304,8 @@ class Trainer:
         self.interval = IntervalSums(now, self.accelerator.device)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
+            for text in warnings_of(figures):
+                self.callbacks.on_message(text)
             self.callbacks.on_update(figures)
 
     def _report_left_out(self) -> None:

@@ -18,7 +18,7 @@ from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
 from cotext.training.corpus import Corpus
-from cotext.training.sums import IntervalSums, add_over_processes
+from cotext.training.sums import IntervalSums, add_over_processes, means
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,7 @@ class Validator:
             if main:
                 done += sum(int(each.is_current.sum()) for each in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
-        reduced = add_over_processes(interval.read().sums)
-        loss, count = reduced.pop("loss")
-        figures = {"loss": loss / count}
-        figures |= {name: total / count for name, (total, count) in reduced.items() if count}
+        figures = means(add_over_processes(interval.read().sums))
         if self.score_development is not None:
             with parametrize.cached():  # corrected weights are added up once, not at every step
                 own = self.score_development(self.model) if main else 0.0

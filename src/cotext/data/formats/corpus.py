@@ -217,14 +217,21 @@ def _resolve(path: Path, format: str | None) -> Format:
     return find_format(detect_format(path) if format is None else format)
 
 
-def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
+def write_documents(
+    path: Path, documents: Iterable[Document], format: str, *, untranslated: bool = False
+) -> None:
     """Write documents of one language; `path` gets its name only when all are written.
 
     The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt-xml
-    `<src>`. Raises CotextError for what the format cannot hold, for no documents, and where storage refuses.
+    `<src>`, wmt hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
+    cannot hold, for no documents, and where storage refuses.
     """
-    records = (Record(document.id, sentences=document.sentences) for document in documents)
     row = find_format(format)
+    as_sources = untranslated and row.name == "wmt"
+    records = (
+        Record(d.id, source=d.sentences) if as_sources else Record(d.id, sentences=d.sentences)
+        for d in documents
+    )
     _write(row, row.encode, [path], ((record,) for record in records))
 
 

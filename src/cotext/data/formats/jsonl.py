@@ -11,7 +11,7 @@ from pathlib import Path
 from cotext.data.beads import read_beads
 from cotext.data.formats.records import OUTER_SPACE, Record, one_line
 from cotext.data.formats.streams import numbered_lines
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 LISTS = ("sentences", "source", "target")
@@ -35,6 +35,8 @@ def _record(where: str, number: int, value: object, escapes: bool) -> Record:
     if not isinstance(value, dict):
         raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
     document_id = value.get("id")
+    if document_id is None and str(kind := value.get("format")).startswith("cotext-"):
+        raise CotextError(f"{where}: {shown(kind)}, which Cotext writes beside texts, and no corpus itself")
     if not isinstance(document_id, str) or not document_id:
         raise CotextError(f"{where}: the key 'id' must hold a text that is not empty")
     sides = {key: _sentences(where, document_id, key, value.get(key), escapes) for key in LISTS}

@@ -205,7 +205,14 @@ class TextSink:
                     f"{self.path}: the text begins with U+FEFF, which reading takes for a byte order mark; "
                     "remove it from the first sentence"
                 )
-        data = text.encode()
+        self._put(text.encode())
+
+    def mark(self) -> None:
+        """Put a byte order mark first, for programs that take UTF-8 without one for another encoding."""
+        self._empty = False
+        self._put(BYTE_ORDER_MARK)
+
+    def _put(self, data: bytes) -> None:
         with self._named_errors():
             self._stream.write(data)
 

@@ -16,10 +16,11 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.suite_files import read_suite
 from cotext.decoding.translate_file import check_output
+from cotext.endpoints.config import is_endpoint
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.models.engine_folder import config_of
-from cotext.reports.compare.paragraphs import is_of_paragraphs, split_test_set
+from cotext.reports.compare.paragraphs import is_of_paragraphs, notes_on_instructions, split_test_set
 from cotext.reports.pearmut import Sampling, campaign_of_files, check_campaign
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -107,6 +108,7 @@ def compare_folders(
     with writing(*outputs.all):
         notes: list[str] = []
         if test is not None and of_paragraphs:
+            notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
             test, note = split_test_set(test, pair, outputs.sentences)
             notes.append(note)
         decode = request.decode or {}

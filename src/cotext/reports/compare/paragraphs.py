@@ -8,6 +8,7 @@ from pathlib import Path
 from cotext.analysis.runs.measured import EvaluationSet
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
+from cotext.data.formats.wmt import read_wmt_lines
 from cotext.data.languages import Languages
 from cotext.data.splitting import Splitting
 from cotext.metrics.paragraphs import Texts, split_paragraphs
@@ -16,6 +17,21 @@ from cotext.metrics.paragraphs import Texts, split_paragraphs
 def is_of_paragraphs(test: EvaluationSet) -> bool:
     """Whether the sentences of a test set are paragraphs by its format."""
     return test.kind.partition(":")[0] == "wmt"
+
+
+def notes_on_instructions(test: EvaluationSet, has_language_models: bool) -> list[str]:
+    """What is to be said of the instructions of a test set of paragraphs.
+
+    They are written for whole documents with their markup, and for language models alone. Here all systems
+    see the same sentences and nothing else, in translations as in scores.
+    """
+    lines = read_wmt_lines(test.source, test.kind.partition(":")[2]) if has_language_models else ()
+    if not (count := sum(bool(line.instruction) for line in lines)):
+        return []
+    return [
+        f"Instructions of {count} documents are not handed on to language models, as all systems see the "
+        "same sentences here; `cotext translate` does."
+    ]
 
 
 def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tuple[EvaluationSet, str]:
