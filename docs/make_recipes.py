@@ -31,16 +31,19 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe says everything that decides what is trained and how it translates. `cotext train NAME`",
-        "takes a shipped one by name or a YAML file of your own by path; `--size` lays one of these sizes",
-        "over it, and `key.path=value` arguments have the last word. Unknown keys are errors. The resolved",
-        "configuration is written to the run folder and into every model file.",
+        "A recipe is a YAML file that decides what is trained and how it translates. This page lists the",
+        "shipped recipes, the model sizes, and every configuration key with its default.",
         "",
-        "The YAML of a recipe is plain: mappings, lists, texts and numbers, at most",
-        f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases and tags. No key comes twice, and a",
-        "date is a text.",
+        "`cotext train NAME` takes a shipped recipe by name, or a YAML file of your own by path. `--size`",
+        "changes the recipe to one of the sizes below, and `key=value` arguments, as in",
+        "`train.max_updates=1000`, override both. An unknown key is an error. The resulting configuration is",
+        "written to the run folder and into every model file.",
         "",
-        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords, without",
+        "Recipes are plain YAML: mappings, lists, texts and numbers, at most",
+        f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases or tags. A key may not occur twice.",
+        "Dates are read as text.",
+        "",
+        "`make docs` writes this page. Parameters are counted at base size with 32,000 subwords, without",
         "the symbols that number sentences.",
         "",
         "## Shipped recipes",
@@ -59,13 +62,18 @@ def page() -> str:
     proportions = ", ".join(f"{share} at {size}" for size, share in PROPORTIONS.items())
     lines += [
         "",
-        f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are",
-        "7 + 1 at small and 5 + 1 at tiny. Top layers of a kind (`global_layers`, `current_layers`,",
-        "`context_layers`) keep their number as far as half of the shorter stack stays below them. Where",
-        "training starts from another run, its learning rate is as much lower than the one above as it is",
-        "below 7e-4 at base size.",
+        f"If encoder and decoder have different depths, they keep their proportion ({proportions}):",
+        "10 + 2 layers become 7 + 1 at small and 5 + 1 at tiny. Top layers with a span of their own",
+        "(`model.attention.top.layers`) keep their number as long as they are at most half of the shorter",
+        "stack. The recipes that start from another run have a lower learning rate than 7e-4 at base size;",
+        "at other sizes it is lower by the same factor.",
     ]
-    lines += ["", "## Every key", "", f"Whole numbers are at most {LARGEST:,} where no other limit is told."]
+    lines += [
+        "",
+        "## Every key",
+        "",
+        f"Whole numbers are at most {LARGEST:,} unless the table gives another limit.",
+    ]
     lines += ["", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{key}` | {kind.replace('|', 'or')} | `{default!r}` | {what} |"
@@ -73,7 +81,8 @@ def page() -> str:
     ]
     lines += [
         "",
-        "The paper's sweep of context discounts is an override: `loss.context_discount=0.5`.",
+        "For example, `loss.context_discount=0.5` is one point of the sweep over context discounts in",
+        "Lupo et al. 2022.",
     ]
     return "\n".join(lines) + "\n"
 

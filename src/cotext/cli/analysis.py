@@ -28,15 +28,21 @@ def probe(
         typer.Option(help="Probing task: absolute, relative, order or all; may be repeated. Default: all."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder made by `prepare`; default: the training data of the run.")
+        Path | None, typer.Option(help="Folder made by `prepare`. Default: the training data of the run.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and plots; default: `probing` in the first run.")
+        Path | None, typer.Option(help="Folder for figures and plots. Default: `probing` in the first run.")
     ] = None,
     tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens to train the classifiers on, and at most to test on.")
+        int,
+        typer.Option(
+            min=1, help="Number of source tokens to train the classifiers on; testing uses at most as many."
+        ),
     ] = 50_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds; more than one give a spread.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Number of seeds; with more than one, the standard deviation is reported."),
+    ] = 1,
     device: Device = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
@@ -110,21 +116,23 @@ def windows(
     before: Annotated[
         list[int] | None,
         typer.Option(
-            min=0, help="Context sentences in the window; may be repeated. Default: as in training."
+            min=0, help="Number of context sentences in the window; may be repeated. Default: as in training."
         ),
     ] = None,
     translate: Annotated[
         bool, typer.Option("--translate", help="Also translate with windows of each size, and evaluate.")
     ] = False,
     protocol: Protocols = None,
-    samples: Annotated[int, typer.Option(help="Samples of the randomisation test between runs.")] = 10_000,
+    samples: Annotated[
+        int, typer.Option(help="Number of samples for the randomisation test between runs.")
+    ] = 10_000,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Windows over a corpus: loss by sentence, entropy and share of attention, other sizes than trained."""
+    """Measure loss and attention in windows of sentences, of the trained size and of others."""
     decode = decode_settings(set)
     require_translations(protocol, translate)
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS

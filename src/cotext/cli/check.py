@@ -11,13 +11,13 @@ from cotext.cli.options import Json, as_json
 
 def check(
     submission: Annotated[Path, typer.Argument(help="Submission to the general task of WMT: JSON lines.")],
-    source: Annotated[Path, typer.Option(help="Lines of the task that it answers.")],
+    source: Annotated[Path, typer.Option(help="The task (JSON lines) that the submission answers.")],
     target_language: Annotated[
-        str | None, typer.Option(help="Check documents of this language alone, as in de_DE.")
+        str | None, typer.Option(help="Check only documents of this target language, as in de_DE.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check a submission to WMT before it goes out; exit code 1 where something is wrong."""
+    """Check a submission to WMT before you send it; exit code 1 if something is wrong."""
     from cotext.files.wmt_check import check_submission
 
     found = check_submission(submission, source, target_language or "")

@@ -27,14 +27,14 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Run or engine folders, folders that `train --seeds` made, endpoint.yaml of language "
-            "models, or files of translations; differences are relative to the first."
+            help="Run or engine folders, folders made by `train --seeds`, endpoint.yaml files of language "
+            "models, or files with translations. Differences are relative to the first."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder made by `prepare`: its test set and contrastive suites."),
+        typer.Option(help="Folder made by `prepare`, whose test set and contrastive suites are used."),
     ] = None,
     source: Annotated[
         Path | None, typer.Option(help="Test set, source side (or a file with both sides).")
@@ -45,16 +45,19 @@ def compare(
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,
-    samples: Annotated[int, typer.Option(help="Samples of paired tests and confidence intervals.")] = 10_000,
+    samples: Annotated[
+        int, typer.Option(help="Number of samples for paired tests and confidence intervals.")
+    ] = 10_000,
     use: Annotated[bool, typer.Option(help="Compute CXMI on the test set.")] = True,
     controls: Annotated[
-        bool, typer.Option(help="Also score the suites without context and with context of other documents.")
+        bool,
+        typer.Option(help="Also score the suites without context and with context from other documents."),
     ] = True,
     attention: Annotated[
         bool, typer.Option(help="Draw attention maps of a document of the test set.")
     ] = True,
-    csv: Annotated[Path | None, typer.Option(help="CSV file for all figures.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="LaTeX file for tables.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write all figures to this CSV file.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Also write LaTeX tables to this file.")] = None,
     pearmut: PearmutFile = None,
     pearmut_documents: PearmutDocuments = None,
     pearmut_seed: PearmutSeed = None,

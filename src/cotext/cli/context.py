@@ -32,7 +32,7 @@ def context(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     document: OneDocument,
     out: Annotated[
-        Path, typer.Option(help="HTML page to write; its figures go to the same name with .json.")
+        Path, typer.Option(help="HTML page to write; the figures go into a .json file of the same name.")
     ],
     target: TranslationFile = None,
     id: DocumentId = None,
@@ -74,7 +74,8 @@ def cxmi(
     source: Annotated[
         Path,
         typer.Option(
-            help="Source documents, a file with both sides, or a prepared folder: its training corpus."
+            help="Source documents, a file with both sides, or a folder made by `prepare`, whose training "
+            "corpus is used."
         ),
     ],
     target: Annotated[
@@ -83,7 +84,8 @@ def cxmi(
     context: Annotated[
         list[str] | None,
         typer.Option(
-            help="Context to compare with none: true, shuffled or random; may be repeated. Default: all."
+            help="Kind of context to compare with no context: true, shuffled or random; may be repeated. "
+            "Default: all three."
         ),
     ] = None,
     translate: Annotated[
@@ -99,7 +101,7 @@ def cxmi(
     shard: ShardOption = None,
     json: Json = False,
 ) -> None:
-    """Conditional cross-mutual information (CXMI): what context adds to reference log-probabilities."""
+    """Measure how much context adds to the log-probability of references (CXMI)."""
     decode = decode_settings(set)
     require_translations(protocol, translate)
     part = shard_of(shard, out)
@@ -150,7 +152,8 @@ def profile(
     protocol: Annotated[
         list[str] | None,
         typer.Option(
-            help="Metric, as in docs/metrics.md; may be repeated. Default: s-bleu, d-bleu and chrf."
+            help="Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated. Default: s-bleu, "
+            "d-bleu and chrf."
         ),
     ] = None,
     target_language: Annotated[
@@ -160,7 +163,7 @@ def profile(
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """Translation quality by position in the document and by document length."""
+    """Measure translation quality by position in the document and by document length."""
     from cotext.metrics.aligned_files import name_systems, read_aligned
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.profile import TITLES, by_length, by_position, render_profile

@@ -40,41 +40,53 @@ def contrastive(
     suites: Annotated[
         list[Path],
         typer.Argument(
-            help="Contrastive suites (JSON, ContraPro, consistency sets); ctxPro with --generate."
+            help="Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro "
+            "with --generate."
         ),
     ],
     tie: Annotated[
         str, typer.Option(help="wrong: a tie counts as an error; first: the first candidate wins.")
     ] = "wrong",
     score: Annotated[
-        str, typer.Option(help="Candidate score: sum or mean of the token log-probabilities.")
+        str,
+        typer.Option(
+            help="How candidates are scored: by the sum or the mean of their token log-probabilities."
+        ),
     ] = "sum",
     generate: Annotated[
-        bool, typer.Option("--generate", help="Also translate the sources and check for the correct form.")
+        bool,
+        typer.Option(
+            "--generate",
+            help="Also translate the sources, and check whether the translation has the correct form.",
+        ),
     ] = False,
     controls: Annotated[
         bool,
         typer.Option(
             "--controls",
-            help="Also score without context and with context of other documents, to test context use; up to "
-            "3 times slower.",
+            help="Also score without context and with context from other documents, to test whether context "
+            "is used; up to 3 times slower.",
         ),
     ] = False,
     context: Annotated[
         str,
         typer.Option(
-            help="Context that candidates are scored in: true; none; shuffled; foreign, of other documents; "
-            "or global, foreign but for the own window of a system whose rows see each other."
+            help="Context in which candidates are scored: true; none; shuffled; foreign, from other "
+            "documents; or global, for systems with batch-level context: own window, other rows "
+            "foreign."
         ),
     ] = "true",
     contexts: Annotated[
         Path | None,
-        typer.Option(help="Contexts of a ctxPro suite, or their folder; default: beside it, or ../inputs."),
+        typer.Option(
+            help="Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and "
+            "in ../inputs."
+        ),
     ] = None,
     splitter: Annotated[
         str | None,
         typer.Option(
-            help="Of ctxPro, read only the last sentence of what is written, by sentence-splitter (as "
+            help="For ctxPro, take the last sentence of each translation, found by sentence-splitter (as "
             "published), rules or sat:MODEL."
         ),
     ] = None,
@@ -85,7 +97,7 @@ def contrastive(
     shard: ShardOption = None,
     json: Json = False,
 ) -> None:
-    """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
+    """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
     from cotext.endpoints.config import is_endpoint

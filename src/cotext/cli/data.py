@@ -45,117 +45,113 @@ def prepare(
     source_language: Annotated[
         str | None,
         typer.Option(
-            help="Language code such as en, or a language of the tokenizer of --tokenizer, such as eng_Latn; "
-            "default: from the file names."
+            help="Language code such as en, or a language that the tokenizer of --tokenizer knows, such as "
+            "eng_Latn. Default: guessed from the file names."
         ),
     ] = None,
     target_language: Annotated[
         str | None,
         typer.Option(
-            help="Language code such as de, or a language of the tokenizer of --tokenizer, such as deu_Latn; "
-            "default: from the file names."
+            help="Language code such as de, or a language that the tokenizer of --tokenizer knows, such as "
+            "deu_Latn. Default: guessed from the file names."
         ),
     ] = None,
     controlled: Annotated[
         str | None,
-        typer.Option(
-            help="Generate the synthetic corpus instead: small, medium, large, or a number of documents."
-        ),
+        typer.Option(help="Make the synthetic corpus: small, medium, large, or a number of documents."),
     ] = None,
     word_order: TargetOrder = None,
     vocabulary: Annotated[
-        int | None, typer.Option(help="Vocabulary size; default: 32000, or fewer where the corpus has fewer.")
+        int | None, typer.Option(help="Vocabulary size. Default: 32000, or as many as a small corpus allows.")
     ] = None,
     tokenizer: Annotated[
         str,
         typer.Option(
-            help="sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder whose tokenizer is "
-            "used, which `train --init` needs."
+            help="Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data "
+            "folder, to use its tokenizer (needed for `train --init`)."
         ),
     ] = "sentencepiece",
     trim_vocabulary: Annotated[
         bool,
         typer.Option(
             "--trim-vocabulary",
-            help="Of --tokenizer RUN: leave out the pieces that the training corpus does not need; `train "
-            "--init RUN` then takes the rows of the others.",
+            help="With --tokenizer RUN: drop the vocabulary entries that the training corpus does not need; "
+            "`train --init RUN` then keeps the embeddings of the others.",
         ),
     ] = False,
     language: Annotated[
-        str | None, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe; else en.")
+        str | None, typer.Option(help="With moses-bpe: target language for the Moses tokenizer. Default: en.")
     ] = None,
     truecase: Annotated[
         bool,
         typer.Option(
             "--truecase",
-            help="For moses-bpe: write the first word of a sentence as in its midst; undone in output.",
+            help="With moses-bpe: train on truecased text; translations get their capitals back.",
         ),
     ] = False,
     jieba: Annotated[
-        bool, typer.Option("--jieba", help="For moses-bpe: split Chinese into words with Jieba.")
+        bool, typer.Option("--jieba", help="With moses-bpe: split Chinese into words with Jieba.")
     ] = False,
-    max_characters: Annotated[int, typer.Option(help="Longest sentence; a longer one is an error.")] = 10_000,
+    max_characters: Annotated[
+        int, typer.Option(help="Longest allowed sentence, in characters; a longer one is an error.")
+    ] = 10_000,
     split: Annotated[
         bool,
-        typer.Option(
-            "--split",
-            help="Split training lines of several sentences into sentences, aligned inside the line.",
-        ),
+        typer.Option("--split", help="Split training lines of several sentences into aligned sentences."),
     ] = False,
     paragraphs: Annotated[
         bool,
-        typer.Option("--paragraphs", help="Lines are paragraphs: as --split, of all corpora."),
+        typer.Option(
+            "--paragraphs", help="Lines are paragraphs: --split, also for development and test sets."
+        ),
     ] = False,
     abbreviations: Abbreviations = None,
     splitter: SplitBy = None,
     clean: Annotated[
         list[str] | None,
         typer.Option(
-            help="Remove training pairs by a rule, splitting their documents there: empty, length=1000, "
-            "ratio=3, copies, language=0.95, duplicates, or all; may be repeated."
+            help="Remove training pairs by a rule, and cut their documents there: empty, length=1000, "
+            "ratio=3, copies, language=0.95, duplicates, or all (docs/data-as-found.md); may be "
+            "repeated."
         ),
     ] = None,
     skip_unequal: Annotated[
-        bool,
-        typer.Option("--skip-unequal", help="Skip documents whose sides differ in number of sentences."),
+        bool, typer.Option("--skip-unequal", help="Skip documents whose sides differ in number of sentences.")
     ] = False,
     tokenizer_sample: Annotated[
         str | None,
-        typer.Option(
-            help="Sentences, of both sides, that the tokenizer is trained on, or all; default: 100000, drawn "
-            "from the whole corpus."
-        ),
+        typer.Option(help="Sentences to train the tokenizer on, drawn at random, or all. Default: 100000."),
     ] = None,
     workers: Annotated[
-        int,
-        typer.Option(min=0, help="Processes that encode; the result is the same. 0: one for each processor."),
+        int, typer.Option(min=0, help="Processes that encode text. 0: one for each processor.")
     ] = 0,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample; else 1."),
+        typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample. Default: 1."),
     ] = None,
     format: Format = None,
     shortlist: Annotated[
         bool,
         typer.Option(
             "--shortlist",
-            help="Also make the table of target tokens that `--set shortlist=N` of `translate` takes, which "
-            "training copies into its runs; what references of the development corpus it lacks is reported.",
+            help="Also make the table for `translate --set shortlist=N`; runs trained on this data get a "
+            "copy.",
         ),
     ] = False,
     append: Annotated[
         bool,
         typer.Option(
             "--append",
-            help="Add --source and --target to the training corpus of the folder --out, with its tokenizer.",
+            help="Add the documents of --source and --target to the training corpus in the folder --out, "
+            "with its tokenizer.",
         ),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option(help="Replace an existing folder, or what an interrupted job left.")
+        bool, typer.Option(help="Replace an existing folder, or the remains of an interrupted job.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tokenise a corpus into a data folder for `train`, and report statistics of it."""
+    """Tokenise a corpus into a data folder for `train`, and print its statistics."""
     from cotext.data import controlled as controlled_corpus
     from cotext.data.append import append as append_corpus
     from cotext.data.languages import Languages, language_code
@@ -320,14 +316,15 @@ def distill(
     monolingual: Annotated[
         Path | None,
         typer.Option(
-            help="Monolingual documents to translate and add to the corpus, which is kept as it is."
+            help="Documents in one language, to be translated and added to the corpus; the corpus itself "
+            "stays as it is."
         ),
     ] = None,
     side: Annotated[
         str | None,
         typer.Option(
-            help="Side of the monolingual documents: source (forward translation) or target "
-            "(back-translation); default: by their language."
+            help="Side that the monolingual documents belong to: source (forward translation) or target "
+            "(back-translation). Default: by their language."
         ),
     ] = None,
     format: Format = None,
@@ -338,7 +335,7 @@ def distill(
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Sequence-level knowledge distillation and back-translation: training data translated by a run."""
+    """Make training data by translation: knowledge distillation, or monolingual text added to the corpus."""
     if monolingual is None and (side or format):
         raise CotextError("--side and --format describe --monolingual; give it, too, or leave them out")
     decode = decode_settings(set)

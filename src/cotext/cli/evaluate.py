@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 def evaluate(
     hypothesis: Annotated[
-        list[Path] | None, typer.Option(help="Translated documents; repeat for each system.")
+        list[Path] | None, typer.Option(help="Translations by a system; repeat for each system.")
     ] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="Reference translations; repeat for several references.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="Source documents, to check their number, and for COMET.")
+        Path | None, typer.Option(help="Source documents, to check the number of sentences, and for COMET.")
     ] = None,
     protocol: Protocols = None,
     target_language: Annotated[
@@ -50,34 +50,37 @@ def evaluate(
         bool,
         typer.Option(
             "--paragraphs",
-            help="Lines hold several sentences: split them for scores of sentences, where all sides have "
-            "equally many.",
+            help="Lines hold several sentences: for sentence scores, split those lines in which all sides "
+            "have the same number.",
         ),
     ] = False,
     realign: Annotated[
         bool,
         typer.Option(
             "--realign",
-            help="Cut documents of other numbers of sentences than the reference anew, by least edits; "
-            "report omissions and additions.",
+            help="Realign documents whose number of sentences differs from the reference's, with as few "
+            "edits as possible; report omissions and additions.",
         ),
     ] = False,
     realign_all: Annotated[
         bool,
-        typer.Option("--realign-all", help="As --realign, also documents of as many sentences."),
+        typer.Option("--realign-all", help="Like --realign, but realign all documents."),
     ] = False,
     abbreviations: Abbreviations = None,
     splitter: SplitBy = None,
     words: Annotated[
         Path | None,
         typer.Option(
-            help="Run or data folder with a moses-bpe tokenizer: score what it makes of all texts, tokenised "
-            "for protocols on such text, and truecased if it was prepared with --truecase."
+            help="Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, "
+            "if it was prepared so) by it."
         ),
     ] = None,
     discourse: Annotated[
         Path | None,
-        typer.Option(help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP."),
+        typer.Option(
+            help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP "
+            "(docs/metrics.md)."
+        ),
     ] = None,
     entities: Annotated[
         Path | None,
@@ -86,55 +89,62 @@ def evaluate(
         ),
     ] = None,
     comet: Annotated[
-        str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
+        str | None, typer.Option(help="COMET model, by path or name (docs/metrics.md); adds its score.")
     ] = None,
     comet_context: Annotated[
         int | None,
         typer.Option(
-            help="Add document-level COMET with this many previous sentences as context (2 in its paper)."
+            help="Also compute document-level COMET with this many previous sentences as context (2 in its "
+            "paper)."
         ),
     ] = None,
     comet_slide: Annotated[
         int | None,
         typer.Option(
-            help="Add SLIDE: the mean over windows of this many sentences, by a quality estimation model."
+            help="Also compute SLIDE, the mean over windows of this many sentences; needs a quality "
+            "estimation model."
         ),
     ] = None,
     comet_stride: Annotated[
         int | None,
-        typer.Option(help="With --comet-slide: sentences from a window to the next, 1 by default."),
+        typer.Option(help="With --comet-slide: step from one window to the next, in sentences. Default: 1."),
     ] = None,
     comet_python: Annotated[
         Path | None,
-        typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
+        typer.Option(
+            help="Python interpreter or environment in which COMET is installed. Default: "
+            "$COTEXT_COMET_PYTHON."
+        ),
     ] = None,
     ctxpro: Annotated[
         Path | None,
-        typer.Option(
-            help="Instead of references, the JSON of a ctxPro suite, which the hypotheses translate."
-        ),
+        typer.Option(help="Score the hypotheses on this ctxPro suite (its JSON file) instead of references."),
     ] = None,
     muda: Annotated[
         Path | None,
-        typer.Option(help="Tag file of the reference, by MuDA; the hypotheses are tag files, too."),
+        typer.Option(help="MuDA's tag file of the reference; the hypotheses are tag files, too."),
     ] = None,
     decisions: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Instead of translations, compare files of `contrastive --out` by McNemar's test; repeat."
+            help="Instead of translations, compare the output files of `contrastive --out` by McNemar's "
+            "test; repeat for each."
         ),
     ] = None,
     paired: Annotated[
         bool, typer.Option("--paired", help="Test the differences between systems for significance.")
     ] = False,
     baseline: Annotated[
-        str | None, typer.Option(help="File name of the baseline system; default: compare all pairs.")
+        str | None,
+        typer.Option(help="With --paired: file name of the baseline system. Default: compare all pairs."),
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="With --paired: randomisation (default), bootstrap or koehn.")
+        str | None,
+        typer.Option(help="With --paired: the test, which is randomisation (default), bootstrap or koehn."),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="With --paired, unit of resampling: document (default) or sentence.")
+        str | None,
+        typer.Option(help="With --paired: resample documents (default) or sentences: document or sentence."),
     ] = None,
     samples: Annotated[
         int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")

@@ -18,31 +18,31 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to make.")],
     quantization: Annotated[
         str | None,
-        typer.Option(help="Of ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
+        typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
     ] = None,
     licence: Annotated[
-        str | None, typer.Option(help="Of hub: the licence of the model, as in apache-2.0.")
+        str | None, typer.Option(help="For hub: the licence of the model, as in apache-2.0.")
     ] = None,
     scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Of hub: JSON of `evaluate` or `contrastive` for the model card, beside what lies in the "
-            "run; may be repeated."
+            help="For hub: JSON written by `evaluate` or `contrastive`, added to the scores on the model "
+            "card; may be repeated."
         ),
     ] = None,
     checkpoint: Checkpoint = None,
 ) -> None:
-    """Write a run for other programs, to be published, or in int8.
+    """Export a run: for other programs, for publishing, or in int8.
 
-    ctranslate2: an engine; huggingface: for transformers; hub: to be published; int8: a run to translate and
-    score with, about a fourth of the size.
+    ctranslate2: an engine for CTranslate2. huggingface: a model for transformers. hub: a folder with a model
+    card, to publish. int8: a run of about a fourth of the size, for translating and scoring only.
     """
     if to not in TARGETS:
         raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
     if quantization is not None and to != "ctranslate2":
-        raise CotextError("--quantization is of --to ctranslate2 alone")
+        raise CotextError("--quantization works with --to ctranslate2 only: leave it out, or add that")
     if (licence is not None or scores) and to != "hub":
-        raise CotextError("--licence and --scores are of --to hub alone")
+        raise CotextError("--licence and --scores work with --to hub only: leave them out, or add that")
     require_new(out)
     _require_parent(out)
     if to == "ctranslate2":

@@ -14,22 +14,25 @@ from cotext.runtime.version import __version__
 def import_pretrained(
     folder: Annotated[
         Path,
-        typer.Argument(help="Folder of Hugging Face (MarianMT, M2M-100, NLLB, mBART-50), or Marian's .npz."),
+        typer.Argument(
+            help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50), or a Marian .npz file."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Run folder to make; it must not exist, or be empty.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make; it must be empty or not exist yet.")],
     source_language: Annotated[
-        str, typer.Option(help="Of models of many languages: that of the source, as in eng_Latn.")
+        str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
     ] = "",
     target_language: Annotated[
-        str, typer.Option(help="Of models of many languages: that of the target, as in deu.")
+        str, typer.Option(help="For multilingual models: the target language, as in deu.")
     ] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the model, to be kept with the run.")] = "",
+    licence: Annotated[str, typer.Option(help="Licence of the model, which is recorded in the run.")] = "",
     json: Json = False,
 ) -> None:
-    """Make a run folder of a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
+    """Make a run folder from a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
 
-    Translate and score with it, or start document systems from it with `train --init`. Nothing is unpickled
-    but tensors. Where `transformers` is installed, ids, logits and a greedy translation are compared with it.
+    The run can translate and score, and `train --init` starts document systems from it. No code in the model
+    files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
+    with its own.
     """
     from cotext.interchange.importing import import_model
     from cotext.interchange.language_pair import LanguagePair

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 
 def join(
-    out: Annotated[Path, typer.Argument(help="The --out that all shards were given.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file OUT.")] = False,
+    out: Annotated[Path, typer.Argument(help="The --out path that all parts were given.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file OUT if it exists.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Put the shards of a job together (`--shard i/n`): OUT is what one process would have written."""
+    """Join the parts of a job that ran with `--shard i/n` into the output of one process."""
     from cotext.runtime.joining import joining
 
     with joining(out, overwrite) as parts:

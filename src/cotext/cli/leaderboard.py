@@ -13,19 +13,22 @@ from cotext.runtime.errors import CotextError
 def leaderboard(
     systems: Annotated[
         list[Path],
-        typer.Argument(help="Outputs: a file for each system, in any corpus format, or folders of them."),
+        typer.Argument(
+            help="Translations: one file per system, in any corpus format, or folders of such files."
+        ),
     ],
     reference: Annotated[
         list[Path], typer.Option(help="Reference translations; repeat for several references.")
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
     source: Annotated[
-        Path | None, typer.Option(help="Source documents: their copy is a floor; for COMET.")
+        Path | None,
+        typer.Option(help="Source documents: a copy of them is ranked as a floor; also needed for COMET."),
     ] = None,
     protocol: Protocols = None,
     rank_by: Annotated[
         str | None,
-        typer.Option(help="Protocol that ranks; comet and doc-comet too. Default: the first protocol."),
+        typer.Option(help="Metric to rank by, also comet or doc-comet. Default: the first --protocol."),
     ] = None,
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
@@ -34,31 +37,42 @@ def leaderboard(
         bool,
         typer.Option(
             "--realign-all",
-            help="Cut all documents anew at the sentences of the reference, not only those of other numbers.",
+            help="Realign all documents with the reference, not only those with another number of sentences.",
         ),
     ] = False,
     controls: Annotated[
-        bool, typer.Option(help="Score what no system wrote: source, other documents, order, reference.")
+        bool,
+        typer.Option(
+            help="Also score reference points: a copy of the source, references of other documents, shuffled"
+            " references, and the reference itself."
+        ),
     ] = True,
     comet: Annotated[
-        str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
+        str | None, typer.Option(help="COMET model, by path or name (docs/metrics.md); adds its score.")
     ] = None,
     comet_context: Annotated[
-        int | None, typer.Option(help="Add document-level COMET with this many previous sentences.")
+        int | None,
+        typer.Option(help="Also compute document-level COMET with this many previous sentences as context."),
     ] = None,
     comet_python: Annotated[
         Path | None,
-        typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
+        typer.Option(
+            help="Python interpreter or environment in which COMET is installed. Default: "
+            "$COTEXT_COMET_PYTHON."
+        ),
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(help="Samples of paired tests; default: 10000, or 40 for each pair of systems."),
+        typer.Option(
+            help="Number of samples for paired tests. Default: 10000, or 40 per pair of systems if that is "
+            "more."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of samples, and of the control that is shuffled.")] = 12345,
+    seed: Annotated[int, typer.Option(help="Seed of the samples and of the shuffled references.")] = 12345,
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """Rank outputs of systems on a page: clusters, intervals, lengths, omissions, controls."""
+    """Rank the translations of many systems on one page, with significance tests and reference points."""
     if comet is None and (comet_context is not None or comet_python is not None):
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")

@@ -26,12 +26,13 @@ def info(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Run or engine folder, one of `train --seeds`, `prepare` or `distill`; or a corpus file."
+            help="Run or engine folder, a folder made by `train --seeds`, `prepare` or `distill`, or a "
+            "corpus file."
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Describe a run, runs of several seeds, an engine, prepared data or a corpus: system, data, scores."""
+    """Describe a run, runs of several seeds, an engine, prepared data or a corpus."""
     from cotext.reports.info.corpus import corpus_info
     from cotext.reports.info.folder import folder_info
 
@@ -67,27 +68,35 @@ def convert(
     *,
     to: Annotated[
         str,
-        typer.Option(help="Format to write, one of those of --format; contrastive: a contrastive suite."),
+        typer.Option(
+            help="Format to write: one of those listed at --format, or contrastive, for a contrastive suite."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="File to write; of two files, the source side.")],
+    out: Annotated[Path, typer.Option(help="File to write; if there are two, the one for the source side.")],
     out_target: Annotated[
-        Path | None, typer.Option(help="File for the target side, if the format holds one language.")
+        Path | None, typer.Option(help="File for the target side, if the format holds one language only.")
     ] = None,
     like: Annotated[
         Path | None,
         typer.Option(
-            help="With --to wmt: lines of the task, which the submission answers paragraph by paragraph."
+            help="With --to wmt: the task (JSON lines) that the submission answers, paragraph by paragraph."
         ),
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option(help="With --like: language or pair of its lines, as in cs-de_DE.")
+        str | None,
+        typer.Option(
+            help="With --like: target language or language pair of the lines to answer, as in cs-de_DE."
+        ),
     ] = None,
     documents: Annotated[
         Path | None,
-        typer.Option(help="Of ContraPro as published: folder of OpenSubtitles documents, for the context."),
+        typer.Option(
+            help="For ContraPro as published: folder of OpenSubtitles documents, from which the context is "
+            "taken."
+        ),
     ] = None,
     context: Annotated[
-        int | None, typer.Option(min=0, help="Of ContraPro: sentences of context; default: 3.")
+        int | None, typer.Option(min=0, help="For ContraPro: number of context sentences. Default: 3.")
     ] = None,
     format: Format = None,
 ) -> None:

@@ -90,10 +90,10 @@ OUT_OF_MEMORY = (
 def demo(
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for data, runs and the report; else `demo`, or `demo-full` with --full."),
+        typer.Option(help="Folder for data, runs and the report. Default: demo, or demo-full with --full."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Train longer, on more, and test on more: ten minutes.")
+        bool, typer.Option("--full", help="Train longer on more data, and test on more: about ten minutes.")
     ] = False,
     word_order: TargetOrder = None,
 ) -> None:
@@ -121,9 +121,9 @@ app.command("serve-key")(serve_key)
 
 @app.command()
 def score(
-    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
+    run: Annotated[Path, typer.Argument(help="Run or engine folder.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
-    target: Annotated[Path | None, typer.Option(help="Their translation, which is scored.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Translation of the source, which is scored.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
     format: Format = None,
     device: Device = None,
@@ -132,7 +132,7 @@ def score(
     shard: ShardOption = None,
     json: Json = False,
 ) -> None:
-    """Compute the log-probability of each sentence of a translation, in its context (TSV)."""
+    """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
     decode = scoring_settings(set)
     part = shard_of(shard, out)
     from cotext.decoding.open import open_scorer

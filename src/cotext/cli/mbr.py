@@ -14,38 +14,44 @@ def mbr(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Lists of translations (`cotext translate --set nbest=N`), or translations by several "
-            "systems."
+            help="n-best lists (`cotext translate --set nbest=N`), or translations by several systems."
         ),
     ],
     out: Annotated[Path, typer.Option(help="File to write.")],
     utility: Annotated[
-        str, typer.Option(help="What agreement is: chrf, bleu or comet (with --comet and --source).")
+        str,
+        typer.Option(help="Metric that measures agreement: chrf, bleu or comet (with --comet and --source)."),
     ] = "chrf",
     level: Annotated[
         str,
-        typer.Option(help="sentence: each is chosen by itself; document: all sentences of one together."),
+        typer.Option(
+            help="sentence: choose each sentence by itself; document: choose all sentences of a document "
+            "together."
+        ),
     ] = "sentence",
     probabilities: Annotated[
         str,
         typer.Option(
-            help="How much the translations of a list count: scores (as probable as the system finds them) "
-            "or uniform."
+            help="Weights of the translations in a list: scores (their model probabilities) or uniform."
         ),
     ] = "scores",
     temperature: Annotated[
         float | None,
-        typer.Option(help="By which log-probabilities are divided before they weigh; default: 1."),
+        typer.Option(
+            help="With --probabilities scores: divide log-probabilities by this number first. Default: 1."
+        ),
     ] = None,
     candidates: Annotated[
-        int | None, typer.Option(min=1, help="Of every list, so many at most; default: all.")
+        int | None, typer.Option(min=1, help="Use at most this many translations of each list. Default: all.")
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help="With --level document: documents drawn from lists; default: 64."),
+        typer.Option(
+            min=1, help="With --level document: number of documents drawn from the lists. Default: 64."
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="With --level document: of the documents drawn; default: 1.")
+        int | None, typer.Option(min=0, help="With --level document: seed for drawing documents. Default: 1.")
     ] = None,
     source: Annotated[Path | None, typer.Option(help="Source documents, for COMET.")] = None,
     comet: Annotated[
@@ -53,10 +59,13 @@ def mbr(
     ] = None,
     comet_python: Annotated[
         Path | None,
-        typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
+        typer.Option(
+            help="Python interpreter or environment in which COMET is installed. Default: "
+            "$COTEXT_COMET_PYTHON."
+        ),
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option(help="Language code such as zh, for the tokenizer of BLEU.")
+        str | None, typer.Option(help="Language code such as zh, for BLEU's tokenizer.")
     ] = None,
     to: Annotated[str, typer.Option(help="Corpus format to write.")] = "text",
     format: Format = None,

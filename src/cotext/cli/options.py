@@ -21,20 +21,24 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, jsonl, "
-        "parquet or wmt (wmt:cs-de_DE of several language pairs); detected from the content if not given.",
+        help="Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
+        "tmx, tsv, jsonl, parquet or wmt (wmt:cs-de_DE picks one language pair). Default: detected "
+        "from the content.",
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; default: the GPU if there is one.")
+    str | None,
+    typer.Option("--device", help="Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one."),
 ]
 Decode = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
+        "--set",
+        help="Change a decoding setting of the recipe, as in beam=1 (keys: section `decode` of "
+        "docs/recipes.md); may be repeated.",
     ),
 ]
-_CHOICE = "where the tokenizer has a symbol for each; default: that of the run's data."
+_CHOICE = "for multilingual tokenizers. Default: that of the run's data."
 SourceLanguage = Annotated[
     str | None, typer.Option("--source-language", help=f"Language of the documents, {_CHOICE}")
 ]
@@ -45,8 +49,8 @@ TargetOrder = Annotated[
     str | None,
     typer.Option(
         "--word-order",
-        help="Of the synthetic corpus's target: verb-second (as in German main clauses; the default), "
-        "verb-final, or reversed.",
+        help="Word order of the synthetic corpus's target side: verb-second (as in German main clauses; "
+        "the default), verb-final, or reversed.",
     ),
 ]
 SCORING = (
@@ -61,7 +65,7 @@ SCORING = (
 Scoring = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help=f"Override a decode setting, key=value: {', '.join(SCORING)}; may be repeated."
+        "--set", help=f"Change a decoding setting, as in before=3: {', '.join(SCORING)}; may be repeated."
     ),
 ]
 Checkpoint = Annotated[
@@ -69,52 +73,65 @@ Checkpoint = Annotated[
     typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
 ]
 Protocols = Annotated[
-    list[str] | None, typer.Option("--protocol", help="Metric, as in docs/metrics.md; may be repeated.")
+    list[str] | None,
+    typer.Option("--protocol", help="Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated."),
 ]
 # Of commands that look at one document.
 OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
 TranslationFile = Annotated[
-    Path | None, typer.Option(help="Its translation; if not given, the run translates it.")
+    Path | None, typer.Option(help="Translation of the document. Default: the run translates it.")
 ]
 DocumentId = Annotated[
-    str | None, typer.Option("--document", help="Id of the document; default: the first of the file.")
+    str | None, typer.Option("--document", help="Id of the document. Default: the first of the file.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 On = Annotated[
     str | None,
     typer.Option(
         "--on",
-        help="Cluster of Ray that translates: ray (RAY_ADDRESS, or this machine), ray://HOST:10001 or "
-        "HOST:6379.",
+        help="Translate on a Ray cluster: ray (the cluster of RAY_ADDRESS, or this machine), "
+        "ray://HOST:10001 or HOST:6379.",
     ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", help="With --on, processes that translate; default: one for every processor or GPU."
+        "--workers", help="With --on: number of worker processes. Default: one for each processor or GPU."
     ),
 ]
 
 PearmutFile = Annotated[
     Path | None,
-    typer.Option("--pearmut", help="File for a campaign of human evaluation with Pearmut (docs/wmt.md)."),
+    typer.Option(
+        "--pearmut",
+        help="Also write a campaign for human evaluation with Pearmut to this file (docs/wmt.md).",
+    ),
 ]
 PearmutDocuments = Annotated[
     int | None,
-    typer.Option("--pearmut-documents", min=1, help="Documents of the campaign, drawn; default: all."),
+    typer.Option(
+        "--pearmut-documents",
+        min=1,
+        help="With --pearmut: number of documents, drawn at random. Default: all.",
+    ),
 ]
 PearmutSeed = Annotated[
-    int | None, typer.Option("--pearmut-seed", help="Seed of the drawing, and of the campaign; default: 1.")
+    int | None,
+    typer.Option(
+        "--pearmut-seed",
+        help="With --pearmut: seed for drawing documents, also written into the campaign. Default: 1.",
+    ),
 ]
 PearmutAnnotators = Annotated[
-    int | None, typer.Option("--pearmut-annotators", min=1, help="Annotators of the campaign; default: 1.")
+    int | None,
+    typer.Option("--pearmut-annotators", min=1, help="With --pearmut: number of annotators. Default: 1."),
 ]
 
 ShardOption = Annotated[
     str | None,
     typer.Option(
         "--shard",
-        help="i/n, as in 2/4: do only this part of the job, beside others; `cotext join OUT` puts all n "
+        help="Do only part i of n, as in 2/4; when all n parts are done, `cotext join OUT` puts them "
         "together (docs/cluster.md).",
     ),
 ]
@@ -124,14 +141,15 @@ CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
 Abbreviations = Annotated[
     Path | None,
     typer.Option(
-        "--abbreviations", help="File of abbreviations, one a line, whose full stop ends no sentence."
+        "--abbreviations",
+        help="File of further abbreviations, one per line: the full stop after one does not end a sentence.",
     ),
 ]
 SplitBy = Annotated[
     str | None,
     typer.Option(
         "--splitter",
-        help="What splits text into sentences: rules (default), or sat:MODEL, a model of Segment any Text.",
+        help="How text is split into sentences: rules (the default), or sat:MODEL, a Segment any Text model.",
     ),
 ]
 LONG = "longer than the training data"

@@ -18,58 +18,76 @@ if TYPE_CHECKING:
 
 
 def select(
-    run: Annotated[Path, typer.Argument(help="Run folder of a system with context.")],
+    run: Annotated[Path, typer.Argument(help="Run folder of a system that reads context.")],
     source: Annotated[
         Path,
         typer.Option(
-            help="Source documents, a file with both sides, or a prepared folder: its training corpus."
+            help="Source documents, a file with both sides, or a folder made by `prepare`, whose training "
+            "corpus is used."
         ),
     ],
     target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
     cxmi: Annotated[
         Path | None,
         typer.Option(
-            help="Figures of these texts that `cotext cxmi RUN --out` has written: nothing is scored again."
+            help="Use the figures that `cotext cxmi RUN --out` wrote for these texts, instead of scoring "
+            "again."
         ),
     ] = None,
     by: Annotated[
         str,
-        typer.Option(help="Gain from context to rank by: of the best word, sentence (sum), or token (mean)."),
+        typer.Option(
+            help="Rank by the gain from context of the best word (word), of the sentence in all (sentence), "
+            "or per token (token)."
+        ),
     ] = "word",
     source_words: Annotated[
         Path | None,
-        typer.Option(help="File of words, one a line: rank only sentences whose source has one of them."),
+        typer.Option(help="File of words, one per line: rank only sentences whose source has one of them."),
     ] = None,
     target_words: Annotated[
         Path | None,
-        typer.Option(help="File of words, one a line: of the target, only these count, as pronouns."),
+        typer.Option(
+            help="File of words, one per line, such as pronouns: count the gains of these target words only."
+        ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Sentences in the table and on the sheet.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="File for all ranked sentences, JSON lines.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of sentences in the table and on the sheet.")] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Write all ranked sentences to this file (JSON lines).")
+    ] = None,
     sheet: Annotated[
         Path | None,
         typer.Option(
-            help="Sheet for human evaluation of the first sentences, .html or .csv; its key goes beside it."
+            help="Sheet for human evaluation of the top sentences, .html or .csv; a file beside it tells "
+            "which system wrote what."
         ),
     ] = None,
     hypothesis: Annotated[
         list[Path] | None,
         typer.Option(
-            help="With --sheet, translations of the corpus to be rated; may be repeated. Default: --target."
+            help="With --sheet: translations of the corpus to be rated; may be repeated. Default: --target."
         ),
     ] = None,
-    before: Annotated[int, typer.Option(min=0, help="With --sheet, sentences before each.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="With --sheet, of the order of items and systems.")] = 1,
+    before: Annotated[
+        int, typer.Option(min=0, help="With --sheet: number of preceding sentences shown with each.")
+    ] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, help="With --sheet: seed for the order of items and systems.")
+    ] = 1,
     weights: Annotated[
         Path | None,
-        typer.Option(help="File of weights for `train.weight_by`, of the training corpus of a folder."),
+        typer.Option(
+            help="Write sentence weights for `train.weight_by` to this file; --source must be a folder made "
+            "by `prepare`."
+        ),
     ] = None,
     share: Annotated[
         float,
         typer.Option(
             min=0,
             max=1,
-            help="With --weights, the share of all weight that goes by the scores.",
+            help="With --weights: share of the total weight that is distributed by the scores; the rest is "
+            "equal for all.",
         ),
     ] = 0.5,
     format: Format = None,

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 KeysFile = Annotated[
     Path | None,
-    typer.Option("--keys", help="File of clients' keys, made by serve-key; without it, this machine alone."),
+    typer.Option(
+        "--keys",
+        help="File of API keys, made by `cotext serve-key`; without it, only this machine may use the "
+        "server.",
+    ),
 ]
 
 
@@ -23,49 +27,65 @@ def serve(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Run folders, or engines, as FOLDER or NAME=FOLDER; the first of a language pair answers."
+            help="Run or engine folders, as FOLDER or NAME=FOLDER. The first of each language pair answers "
+            "requests that name no system."
         ),
     ],
-    host: Annotated[str, typer.Option(help="Address to listen at; the default is this machine alone.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="Port; 0: any that is free.")] = 5000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; the default accepts requests from this machine only.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free port.")] = 5000,
     state: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of files and glossaries, kept when the server stops; default: "
-            "$XDG_STATE_HOME/cotext/serve-PORT, in ~/.local/state if that is not set."
+            help="Folder for files and glossaries, kept when the server stops. Default: "
+            "$XDG_STATE_HOME/cotext/serve-PORT, with ~/.local/state if that variable is not set."
         ),
     ] = None,
     keys: KeysFile = None,
     cors: Annotated[
         list[str] | None,
-        typer.Option(help="Origin whose pages may ask, as in https://example.org; may be repeated."),
+        typer.Option(
+            help="Web origin whose pages may send requests, as in https://example.org; may be repeated."
+        ),
     ] = None,
     languages: Annotated[
-        str | None, typer.Option(help="Language pair of runs that do not know theirs, as in en-de.")
+        str | None, typer.Option(help="Language pair, as in en-de, of runs that have none recorded.")
     ] = None,
     batch_tokens: Annotated[
-        int, typer.Option(help="Tokens of a batch, which all clients share.", min=1)
+        int, typer.Option(help="Largest batch, in tokens; all clients share batches.", min=1)
     ] = 4096,
-    max_text_bytes: Annotated[int, typer.Option(help="Of the texts of a request.", min=1)] = 128 * 1024,
-    max_file_bytes: Annotated[int, typer.Option(help="Of a file.", min=1)] = 32 * 1024 * 1024,
-    max_sentences: Annotated[int, typer.Option(help="Of a request; files have any number.", min=1)] = 2_000,
-    max_waiting: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 256,
-    max_waiting_of_client: Annotated[int, typer.Option(help="Requests of a client at once.", min=1)] = 64,
-    requests_per_minute: Annotated[int, typer.Option(help="Of a client; 0: any number.", min=0)] = 0,
+    max_text_bytes: Annotated[
+        int, typer.Option(help="Largest total size of the texts in one request, in bytes.", min=1)
+    ] = 128 * 1024,
+    max_file_bytes: Annotated[int, typer.Option(help="Largest file, in bytes.", min=1)] = 32 * 1024 * 1024,
+    max_sentences: Annotated[
+        int, typer.Option(help="Most sentences in one request; files have no such limit.", min=1)
+    ] = 2_000,
+    max_waiting: Annotated[
+        int, typer.Option(help="Most requests at a time, of all clients together.", min=1)
+    ] = 256,
+    max_waiting_of_client: Annotated[
+        int, typer.Option(help="Most requests of one client at a time.", min=1)
+    ] = 64,
+    requests_per_minute: Annotated[
+        int, typer.Option(help="Most requests per minute of one client; 0: no limit.", min=0)
+    ] = 0,
     keep_files_hours: Annotated[
-        float, typer.Option(help="How long a translated file can be fetched.", min=0.01)
+        float, typer.Option(help="Hours for which a translated file can be downloaded.", min=0.01)
     ] = 24.0,
     max_files_bytes: Annotated[
-        int, typer.Option(help="Of all files that are kept together; the oldest are deleted first.", min=1)
+        int,
+        typer.Option(
+            help="Largest total size of the kept files, in bytes; the oldest are deleted first.", min=1
+        ),
     ] = 4 << 30,
-    files_at_once: Annotated[int, typer.Option(help="Files that are translated at once.", min=1)] = 4,
-    threads: Annotated[int | None, typer.Option(help="Threads of the CPU.", min=1)] = None,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page for people.")] = True,
+    files_at_once: Annotated[int, typer.Option(help="Files translated at the same time.", min=1)] = 4,
+    threads: Annotated[int | None, typer.Option(help="CPU threads to use.", min=1)] = None,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page for the browser.")] = True,
     device: Device = None,
 ) -> None:
-    """Serve systems to other programs (DeepL and LibreTranslate dialects), and a page in the browser."""
+    """Start a server: the HTTP APIs of DeepL and LibreTranslate, and a page for the browser."""
     from cotext.serving import require_packages
 
     require_packages()
@@ -106,16 +126,17 @@ def serve(
 
 def serve_key(
     action: Annotated[str, typer.Argument(help="add, list or revoke.")],
-    name: Annotated[str | None, typer.Argument(help="Name of the client, as it stands in logs.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the client, as it appears in the logs.")] = None,
     keys: KeysFile = None,
     requests_per_minute: Annotated[
-        int, typer.Option(help="Of this client; 0: what the server allows.", min=0)
+        int, typer.Option(help="Most requests per minute of this client; 0: the server's own limit.", min=0)
     ] = 0,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="It may read the figures of the whole server, too.")
+        bool,
+        typer.Option("--metrics", help="Allow this key to read /metrics, the figures of the whole server."),
     ] = False,
 ) -> None:
-    """Add, list or revoke keys of clients of a server; a key is shown once, when it is made."""
+    """Add, list or revoke the API keys of a server; a key is shown once, when it is made."""
     from cotext.serving.keys import add_key, read_keys, revoke_key
 
     if keys is None:

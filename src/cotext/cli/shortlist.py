@@ -11,16 +11,16 @@ from cotext.runtime.errors import CotextError
 
 
 def shortlist(
-    run: Annotated[Path, typer.Argument(help="Run folder, which the table is written to.")],
+    run: Annotated[Path, typer.Argument(help="Run folder; the table is written into it.")],
     data: Annotated[
-        Path, typer.Option(help="Prepared data with the tokenizer of the run, as that it was trained on.")
+        Path, typer.Option(help="Prepared data with the run's tokenizer, such as the data it was trained on.")
     ],
     json: Json = False,
 ) -> None:
-    """Make the table of target tokens that `--set shortlist=N` of `translate` takes.
+    """Make the shortlist table that `translate --set shortlist=N` uses to compute fewer target tokens.
 
-    For each source token the 100 most probable target tokens of the training corpus, and the 1,000 most
-    frequent ones; what references of the development corpus they lack is reported.
+    The table has the 100 most probable target tokens for each source token, and the 1,000 most frequent ones
+    of the training corpus. The command reports how much of the development references it covers.
     """
     from cotext.data.prepared import TRAIN
     from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverages, learned_shortlist

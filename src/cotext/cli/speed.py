@@ -11,32 +11,36 @@ from cotext.runtime.errors import CotextError
 
 def speed(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run or engine folders; others are compared with the first.")
+        list[Path],
+        typer.Argument(help="Run or engine folders; the first is the one that others are compared with."),
     ],
     document: Annotated[Path, typer.Option(help="File with the documents to translate, in any format.")],
     documents: Annotated[
-        int | None, typer.Option(min=1, help="So many documents from its beginning; default: all.")
+        int | None,
+        typer.Option(
+            min=1, help="Number of documents to take, from the beginning of the file. Default: all."
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            help="one: a document at a time; many: all side by side, in batches of decode.max_tokens (--set "
-            "max_tokens=...); may be repeated. Default: both."
+            help="one: a document at a time; many: all documents in shared batches of decode.max_tokens "
+            "(--set max_tokens=...); may be repeated. Default: both."
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is timed; the median counts.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each run is timed; the median counts.")] = 3,
     clock: Annotated[
         str | None,
-        typer.Option(help="cpu: processor time; wall: time that passes. Default: cpu, on a GPU wall."),
+        typer.Option(help="cpu: processor time; wall: elapsed time. Default: cpu, or wall on a GPU."),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the CPU.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads to use.")] = 1,
     out: Annotated[Path | None, typer.Option(help="JSON file for all figures.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     json: Json = False,
 ) -> None:
-    """Decoding time of runs on the same documents, side by side, greedily and with their own beams."""
+    """Time the decoding of runs on the same documents, greedily and with their own beams."""
     decode = decode_settings(set)
     from itertools import islice
 

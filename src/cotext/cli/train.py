@@ -27,19 +27,25 @@ def train(
     out: Annotated[Path, typer.Option(help="Run folder to make; an interrupted run in it is resumed.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Settings that differ from the recipe, as in train.max_updates=1000."),
+        typer.Argument(help="Settings to change, as in train.max_updates=1000 (all keys: docs/recipes.md)."),
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="Model size: tiny, small or base; default: that of the recipe.")
+        str | None,
+        typer.Option(
+            help="Model size: tiny, small, ted or base. Default: that of the recipe (docs/recipes.md)."
+        ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="Train a run for each of these seeds, as in 1,2,3, in OUT/seed-1, OUT/seed-2 ..."),
+        typer.Option(
+            help="Train one run for each seed, as in 1,2,3, in the folders OUT/seed-1, OUT/seed-2 ..."
+        ),
     ] = None,
     init: Annotated[
         Path | None,
         typer.Option(
-            help="Run folder to initialise the weights from; with --seeds, also a folder of the same seeds."
+            help="Run folder whose weights training starts from; with --seeds, also a folder with runs of "
+            "the same seeds."
         ),
     ] = None,
     device: Device = None,
@@ -52,7 +58,11 @@ def train(
     ] = False,
     spare_memory: Annotated[
         bool,
-        typer.Option("--spare-memory", help="On a CPU, at base size a fifth less memory, and more time."),
+        typer.Option(
+            "--spare-memory",
+            help="On a CPU: use less memory (a fifth less at base size), for about a tenth more time "
+            "(docs/speed.md).",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -43,32 +43,37 @@ if TYPE_CHECKING:
 
 def translate(
     run: Annotated[
-        Path, typer.Argument(help="Run folder, engine, or endpoint.yaml of a language model behind an API.")
+        Path,
+        typer.Argument(
+            help="Run folder, engine folder, or endpoint.yaml of a language model (docs/language-models.md)."
+        ),
     ],
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files, each recognised by its content (docs/files.md), or corpora. -: standard input to "
-            "standard output, a line for a line."
+            help="Files of any kind in docs/files.md, recognised by their content, or corpora. -: read "
+            "standard input, write standard output, line by line."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write, in the same format, for one file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, in the format of the input; for a single input file.")
+    ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option(help="Folder to write files into, under their names; made if absent.")
+        Path | None, typer.Option(help="Folder to write any number of files into; they keep their names.")
     ] = None,
     format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
-            "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tsv, jsonl or parquet; detected from the content if not given.",
+            help="Format of a file: markdown, prose (running text) or another of docs/files.md; or of a "
+            "corpus: text (one sentence per line), docids, d-lines, iwslt-tags, eos-groups, "
+            "line-documents, wmt-xml, tsv, jsonl or parquet. Default: detected from the content.",
         ),
     ] = None,
     no_split: Annotated[
         bool,
         typer.Option(
-            "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
+            "--no-split", help="Translate each line or paragraph as one sentence, without splitting it."
         ),
     ] = False,
     abbreviations: Abbreviations = None,
@@ -76,50 +81,53 @@ def translate(
     entries: Annotated[
         str,
         typer.Option(
-            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
-            "whose translation is a guess or waits for a review) or all (but those that are final)."
+            help="Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; "
+            "unfinished (also fuzzy ones and those waiting for review); or all (but those marked as "
+            "final)."
         ),
     ] = "untranslated",
     drop_macros: Annotated[
-        bool,
-        typer.Option("--drop-macros", help="Leave the macros of office files out; else they stay."),
+        bool, typer.Option("--drop-macros", help="Remove macros from office files.")
     ] = False,
     glossary: Annotated[
         Path | None,
-        typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
+        typer.Option(help="Terms with their required and forbidden translations (TSV, CSV or TBX)."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Words and phrases that are not translated, one a line.")
+        Path | None, typer.Option(help="File of words and phrases to leave untranslated, one per line.")
     ] = None,
     consistency: Annotated[
-        bool, typer.Option("--consistency", help="Terms keep the translation chosen first in the document.")
+        bool,
+        typer.Option(
+            "--consistency", help="Keep one translation per glossary term in a document: the first."
+        ),
     ] = False,
     lemmas: Annotated[
         Path | None,
-        typer.Option(help="Lemmas of source words (form, tab, lemma), by which terms are found in any form."),
+        typer.Option(help="Lemmas of source words (form, tab, lemma), to find terms in any inflected form."),
     ] = None,
     target_lemmas: Annotated[
-        Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
+        Path | None, typer.Option(help="Lemmas of target words, to accept terms in any inflected form.")
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(help="Translation memory (TMX): sentences that it has in the same context are taken."),
+        typer.Option(help="Translation memory (TMX), used for sentences that it has in the same context."),
     ] = None,
     bilingual: Annotated[
         Path | None,
-        typer.Option(help="File for source and translation side by side: .html, a page, or .tmx."),
+        typer.Option(help="Also write source and translation side by side to this .html or .tmx file."),
     ] = None,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="On the page of --bilingual, how much each context sentence changes the probability of a "
-            "translation; every sentence is read once more for each.",
+            help="On the --bilingual page, show how much each context sentence changes the probability of a "
+            "translation (slow: one more scoring for each).",
         ),
     ] = False,
     scores: Annotated[
         Path | None,
-        typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
+        typer.Option(help="Write the log-probability of each sentence of a corpus to this file (TSV)."),
     ] = None,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
@@ -129,15 +137,12 @@ def translate(
     on: On = None,
     workers: Workers = None,
     overwrite: Annotated[
-        bool,
-        typer.Option(
-            help="Replace files that exist, and discard the partial output of a job with other settings."
-        ),
+        bool, typer.Option(help="Replace existing files, and the partial output of jobs with other settings.")
     ] = False,
     shard: ShardOption = None,
     json: Json = False,
 ) -> None:
-    """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
+    """Translate files: every sentence in its context, and everything that is not text left as it is."""
     sides = ("source_language", source_language), ("target_language", target_language)
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
     chosen = splitting(abbreviations, splitter, not no_split, "leave --no-split out")

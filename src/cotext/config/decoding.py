@@ -13,49 +13,52 @@ class DecodeConfig(Closed):
     """Beam search, and how documents are translated sentence after sentence."""
 
     beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
-    """Hypotheses side by side; 1: greedy."""
+    """Beam size; 1: greedy search."""
     beam_per: Literal["document", "sentence"] = "document"
-    """Of documents translated whole: hypotheses compete to the end of their piece, or to the end of every
-    sentence, where the best one becomes the context of the next; the latter needs `bracket`."""
+    """For documents translated as a whole: whether hypotheses compete until the end of the `document` (or
+    piece), or until the end of each `sentence`, whose best hypothesis becomes the context of the next;
+    `sentence` needs `view.separators: bracket`."""
     nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
-    """Of a corpus that is translated: how many different translations of every sentence are written beside it
-    (mbr.md), `beam` at most; the first is the translation. 1: none."""
+    """Number of different translations of every sentence to write into an n-best list beside the output, at
+    most `beam` (mbr.md); 1: no list."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """Scores are log-probabilities divided by length to this power."""
+    """Length penalty: scores are log-probabilities divided by length to this power."""
     align: Literal["constrained", "free"] = "constrained"
-    """`constrained`: as many sentences as the source has, each with a word, whatever the model would write;
-    `free`: sentences are recovered from the separators that the model writes, and missing ones stay empty."""
+    """`constrained`: search is forced to write as many sentences as the source has, none of them empty.
+    `free`: the model writes what it likes; sentences are recovered from its separators, and missing ones stay
+    empty."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
-    """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
-    writes the whole window and keeps its last sentence, as the paper does."""
+    """For windows with target context. `prefix`: the translations already made are forced, and only the
+    current sentence is searched. `regenerate`: the whole window is translated again and its last sentence
+    kept, as in Lupo et al. 2022."""
     before: Sentences | None = None
-    """Of windows: sentences of context before the current one, on both sides; not given: `view.before`, as in
-    training. Also of windows that are scored."""
+    """For windows: context sentences before the current one, on both sides, in translation and scoring.
+    Default: `view.before`, as in training."""
     group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
-    """Of models that see other rows: how many consecutive windows of a document see each other."""
+    """For batch-level context: number of consecutive windows of a document that see each other."""
     schedule: Literal["sequential", "simultaneous"] = "sequential"
-    """Of these windows: one after the other, each beside the finished translations of those before it, or all
-    at once, beside what they have written so far; the latter needs `first_pass` where the target has
-    context."""
+    """For these windows. `sequential`: one after the other, each sees the finished translations of those
+    before it. `simultaneous`: all at once, each sees what the others have written so far; needs `first_pass`
+    where the target has context."""
     first_pass: str = ""
-    """Run whose translations are the target context, instead of the system's own; `init`: that which training
-    started from."""
+    """Run whose translations are used as target context instead of the system's own; `init`: the run that
+    training started from."""
     precision: Precision = "float32"
-    """Of the large matrices of the model (speed.md). `int8`: fastest on a CPU; `bfloat16`: where the CPU
-    multiplies in it, or on a GPU; `float16`: on a GPU alone."""
+    """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
+    CPUs with instructions for it. `float16`: for GPUs only."""
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
-    """Write only the tokens that go with those of the source, so many for each, and the most frequent ones
-    (speed.md); 0: the whole vocabulary. Made by `cotext shortlist`."""
+    """Search only the target tokens most probable for the source tokens, this many for each, and the most
+    frequent ones (speed.md). Needs the table that `cotext shortlist` makes. 0: the whole vocabulary."""
     source_language: str = ""
-    """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
+    """For multilingual tokenizers: the source language. Default: that of the run's data."""
     target_language: str = ""
-    """Of these tokenizers: the language to translate into; else that of the run's data."""
+    """For multilingual tokenizers: the language to translate into. Default: that of the run's data."""
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
-    """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
+    """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
-    """A longer sentence is refused before any work is done; to score, so is a target sentence that is longer
-    than what would be written for one of so many."""
+    """Longest source sentence, in tokens; a longer one is refused before any work is done. Scoring also
+    refuses target sentences longer than the length limit for such a source."""
     max_tokens: PositiveInt = 8000
-    """Of a batch being decoded, beams included."""
+    """Batch size in tokens while decoding, beams included."""

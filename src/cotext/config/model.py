@@ -30,31 +30,33 @@ class TopConfig(Closed):
     """Top layers of a stack whose attention has another span than those below."""
 
     layers: Count = 0
-    """How many; 0: none."""
+    """Number of these layers; 0: none."""
     span: Span = "row"
-    """Their span."""
+    """Their span; see `attention.span`."""
     mix: Literal["one", "gated"] = "one"
-    """`one`: this span in place of the other; `gated`: both, mixed by a gate (Bao et al. 2021)."""
+    """`one`: this span replaces the other. `gated`: both spans, mixed by a gate (Bao et al. 2021)."""
 
 
 class AttentionConfig(Closed):
     """Attention of all stacks, as far as these do not say otherwise."""
 
     span: Span = "row"
-    """Keys of a query. `row`: the whole row, of the target all that stands before. `sentence`: its sentence;
-    of the source the one that it translates. `memory`: its sentence and `memory_sentences` before it, decoder
-    alone. `nodes`: its sentence and the first and last tokens of the others (Yu et al. 2024). `node_queries`:
-    its sentence, but from first and last tokens the row (equation 14 as printed). `current`: current
-    sentences alone, encoder alone."""
+    """Which tokens a token attends to. `row`: the whole row (on the target side, all tokens before it).
+    `sentence`: its own sentence (in cross-attention, the source sentence that it translates). `memory`: its
+    sentence and `memory_sentences` before it; decoder only. `nodes`: its sentence, and the first and last
+    token of every other sentence (Yu et al. 2024). `node_queries`: its sentence, or the whole row for the
+    first and last token of a sentence (their equation 14 as printed). `current`: current sentences only;
+    encoder only."""
     score: ScoreKind = "content"
-    """What a query compares. `content`: states alone. `absolute`: positions added to queries and keys, in
-    every layer. `relative`: a table of relative positions, in self-attention. `positions`: both of these (Li
-    et al. 2022). `transformer_xl`: relative positions with biases, with `memory`. `segment_distance`: how
-    many sentences apart tokens are (Zheng et al. 2020), encoder alone. `rotary`: queries and keys rotated by
-    their positions (Su et al. 2021), in self-attention. `alibi`: a penalty by distance, in cross-attention
-    that of aligned sentences (Press et al. 2022; Post and Junczys-Dowmunt 2023)."""
+    """What attention scores depend on. `content`: the states only. `absolute`: absolute positions, added to
+    queries and keys in every layer. `relative`: a table of relative positions, in self-attention.
+    `positions`: both of these (Li et al. 2022). `transformer_xl`: relative positions with biases, with the
+    span `memory`. `segment_distance`: the distance in sentences (Zheng et al. 2020); encoder only. `rotary`:
+    queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a penalty for
+    distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
+    Junczys-Dowmunt 2023)."""
     memory_sentences: Sentences = 1
-    """Of the span `memory`: target sentences before its own that a token sees."""
+    """For the span `memory`: number of previous target sentences that a token attends to."""
     top: TopConfig = TopConfig()
     """Top layers with another span."""
 
@@ -81,144 +83,151 @@ class BatchConfig(Closed):
     """How rows of a document see each other, where `batch_context` lets them."""
 
     source: bool = True
-    """On the source side."""
+    """Whether rows see each other on the source side."""
     target: bool = True
-    """On the target side, where only rows that end before are seen."""
+    """Whether rows see each other on the target side, where a row sees only rows that end before it
+    begins."""
     gate: Literal["continuous", "discrete", "identity"] = "continuous"
-    """Of `flat`: of what was seen, a share passes, all or nothing, or all of it is added (Wu et al. 2023)."""
+    """For `flat`: how what was seen is mixed in. `continuous`: a share of it, `discrete`: all or nothing,
+    `identity`: all of it is added (Wu et al. 2023)."""
     threshold: Fraction = 0.5
-    """Of the discrete gate: what opens it."""
+    """For the gate `discrete`: it opens at this value and above."""
     cross_document: bool = False
-    """In training, rows of different documents see each other, as in the paper; translation, scores and
-    validation keep documents apart."""
+    """Whether rows of different documents see each other in training, as in the paper. Translation, scores
+    and validation always keep documents apart."""
 
 
 class DocumentConfig(Closed):
     """The layer on top of a stack, where `document_layer` puts one."""
 
     source: bool = True
-    """On top of the encoder."""
+    """Whether the encoder has this layer."""
     target: bool = False
-    """On top of the decoder, where the layer can stand there."""
+    """Whether the decoder has this layer; not all kinds can."""
     sentences: Sentences | None = None
-    """Of a layer that reads sentences one by one: how many before its own a token sees; not given: 3."""
+    """For `hierarchical`: number of previous sentences that a token sees. Default: 3."""
     relative: bool = True
-    """Of `segment_gate`: attention that knows how many sentences apart two tokens are."""
+    """For `segment_gate`: whether attention knows how many sentences apart two tokens are."""
     gate: bool = True
-    """Of `segment_gate`: a gate mixes local and global states; if not, they are added."""
+    """For `segment_gate`: whether a gate mixes local and global states; otherwise they are added."""
     feed_forward: bool = True
-    """Of `segment_gate`: a whole layer, as the parameter count of Zheng et al.'s table 1 has it; if not, its
-    attention alone, as the equations have it."""
+    """For `segment_gate`: whether the layer has a feed-forward part, as the parameter counts in table 1 of
+    Zheng et al. imply; otherwise it is attention only, as in their equations."""
 
 
 class NatConfig(Closed):
     """How all tokens of a row are predicted at once, where `writes` is `non_autoregressive`."""
 
     path: Literal["sentences", "row", "length"] = "sentences"
-    """How tokens are aligned with positions: a path (CTC) for every sentence, one for the whole row, or as
-    many positions as tokens, whose number the model predicts."""
+    """How tokens are aligned with decoder positions. `sentences`: one CTC path per sentence. `row`: one CTC
+    path for the whole row. `length`: as many positions as tokens, a number which the model predicts."""
     soft_copy: Literal["sentences", "row"] = "sentences"
-    """Of what the encoder's states are copied to the positions: each sentence by itself, or the row."""
+    """Whether encoder states are copied to the decoder's positions sentence by sentence or over the whole
+    row."""
     latent: bool = False
-    """A second decoder predicts a code for every position, which a gate mixes into the decoder's input."""
+    """Whether a second decoder predicts a code for every position, which a gate mixes into the decoder's
+    input."""
     codes: Symbols = 64
-    """Of `latent`: how many there are."""
+    """For `latent`: number of codes."""
     code_mixing: Literal["drawn", "all"] = "drawn"
-    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random positions, half
-    as many as were predicted wrong, and its own input elsewhere; `all`: at every position of the best
+    """For `latent`: where the decoder reads the correct codes in training. `drawn`: at random positions, half
+    as many as were predicted wrong, and its own input elsewhere. `all`: at every position of the best
     path."""
     code_weight: NonNegativeFloat = 0.5
-    """Of `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
+    """For `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: Symbols = 128
-    """Of the path `length`: how many tokens more or fewer than the source a row may have."""
+    """For the path `length`: how many tokens more or fewer than its source a row may have."""
 
 
 class ModelConfig(Closed):
     """How large the model is, and what fills its slots."""
 
     writes: Literal["left_to_right", "non_autoregressive"] = "left_to_right"
-    """`left_to_right`: an autoregressive decoder; `non_autoregressive`: all tokens of a row at once."""
+    """`left_to_right`: an autoregressive decoder. `non_autoregressive`: predicts all tokens of a row at
+    once."""
     attention: AttentionConfig = AttentionConfig()
     encoder: StackConfig = StackConfig()
-    """Of the encoder's self-attention."""
+    """Settings for the encoder's self-attention."""
     decoder: StackConfig = StackConfig()
-    """Of the decoder's self-attention."""
+    """Settings for the decoder's self-attention."""
     cross: StackConfig = StackConfig()
-    """Of cross-attention."""
+    """Settings for cross-attention."""
     source_sentences: Sentences | None = None
-    """How many source sentences away attention over whole source rows sees; not given: all of the row."""
+    """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
+    limit."""
     batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
-    """What rows of one document see of each other before the first layer: nothing, each other's current
-    tokens (DocFlat; Wu et al. 2023), each other's means (ABD; Kossen et al. 2021), or one mean of all (MBE;
-    Morishita et al. 2021)."""
+    """What rows of one document see of each other before the first layer. `none`: nothing. `flat`: each
+    other's current tokens (DocFlat; Wu et al. 2023). `datapoints`: each other's means (ABD; Kossen et al.
+    2021). `mean`: one mean of all rows (MBE; Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
     document_layer: Literal["none", "segment_gate", "hierarchical"] = "none"
-    """A layer on top in which sentences see others of their row: none, the gated layer of MCN (Zheng et
-    al. 2020), or the hierarchical attention of HAN (Miculicich et al. 2018)."""
+    """A layer on top in which sentences see other sentences of their row. `segment_gate`: the gated layer of
+    MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018)."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512
-    """Width of the stream; a multiple of `heads`."""
+    """Model dimension (size of embeddings and states); a multiple of `heads`."""
     feed_forward: Width = 2048
-    """Inner width of the feed-forward layers."""
+    """Inner dimension of the feed-forward layers."""
     heads: Width = 8
-    """Attention heads."""
+    """Number of attention heads."""
     encoder_layers: Layers = 6
-    """Encoder blocks."""
+    """Number of encoder layers."""
     decoder_layers: Layers = 6
-    """Decoder blocks."""
+    """Number of decoder layers."""
     dropout: BelowOne = 0.3
-    """On embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
+    """Dropout on embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
     activation_dropout: BelowOne = 0.0
-    """Inside the feed-forward layers, on what comes out of their activation; base systems have none there."""
+    """Dropout inside the feed-forward layers, after the activation."""
     attention_dropout: BelowOne = 0.0
-    """On attention weights; above 0, attention on a CPU is several times slower."""
+    """Dropout on attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
-    """Layer norm before each sublayer, not after it."""
+    """Whether layer norm comes before each sublayer; otherwise it comes after it."""
     activation: Activation = "relu"
-    """Between the projections of feed-forward layers: max(0, x); x * sigmoid(x), which Marian's models have;
-    x * Phi(x) with the normal distribution function (mBART); or x * sigmoid(1.702 x), what Marian computes
-    for it."""
+    """Activation of feed-forward layers. `relu`: max(0, x). `swish`: x * sigmoid(x), as in most Marian
+    models. `gelu`: x * Phi(x), with the normal distribution function, as in mBART. `gelu_sigmoid`: x *
+    sigmoid(1.702 x), Marian's gelu."""
     output_bias: bool = False
-    """A trained bias for every symbol in the output layer, as Marian's models have it."""
+    """Whether the output layer has a trained bias for every symbol, as in Marian's models."""
     separate_embeddings: bool = False
-    """An embedding of its own for the source, whose vocabulary may be another; the target's embedding is the
-    output layer in any case."""
+    """Whether the source has its own embedding, and possibly its own vocabulary. The target embedding is
+    always shared with the output layer."""
     embedding_norm: bool = False
-    """A layer norm on embeddings, on either side, after positions and segments are added (mBART)."""
+    """Whether embeddings are layer-normalised, after positions and segments are added (mBART)."""
     initialisation: Literal["xavier", "fairseq", "normal"] = "fairseq"
-    """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
-    or a normal one of standard deviation 0.02, as BERT's."""
+    """Initial weights. `xavier`: Xavier uniform. `fairseq`: as fairseq initialises each kind of layer.
+    `normal`: a normal distribution with standard deviation 0.02, as in BERT."""
     positions: Positions = "absolute"
-    """Added to embeddings: positions from the start of the row, from the start of the sentence,
-    segment-shifted, or none."""
+    """Positions added to embeddings. `absolute`: counted from the start of the row. `reset`: from the start
+    of the sentence. `shifted`: absolute, plus `shift` for every sentence (Lupo et al. 2022). `none`: none."""
     target_positions: Positions | None = None
-    """Of the target; not given: as `positions`."""
+    """The same for the target side. Default: as `positions`."""
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """What stands for a position: sinusoids, or trained vectors, a table on either side."""
+    """Whether positions are sinusoids or trained vectors, with a table for each side."""
     learned_positions: Symbols = 1026
-    """Rows of these tables; later positions share the last one."""
+    """Number of trained vectors in each table; all later positions use the last one."""
     wavelengths: Wavelengths = "half_minus_one"
-    """Of sinusoids in D dimensions, for i = 0 ... D/2 - 1: 2 pi * 10,000^(i / (D/2 - 1)), as in fairseq and
-    tensor2tensor, or `half`: 2 pi * 10,000^(i / (D/2)), as in Vaswani et al. 2017 and in Marian."""
+    """Wavelengths of sinusoids in D dimensions, for i = 0 ... D/2 - 1. `half_minus_one`: 2 pi * 10,000^(i /
+    (D/2 - 1)), as in fairseq and tensor2tensor. `half`: 2 pi * 10,000^(i / (D/2)), as in Vaswani et al. 2017
+    and Marian."""
     first_position: Sentences = 0
-    """What the first token of a row counts as; 2 in models of fairseq."""
+    """Position of the first token of a row; 2 in fairseq's models."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"
-    """Positions added per sentence if shifted; `corpus`: the mean sentence length of the training corpus in
-    tokens, `sequence`: that of the source window."""
+    """With `positions: shifted`: positions added for every sentence. `corpus`: the mean sentence length of
+    the training corpus in tokens. `sequence`: that of the source window."""
     segments: SegmentsKind = "none"
-    """Embeddings added at the input: none, of the sentence index (learned or sinusoidal), or of current
-    sentence and context (`current`)."""
+    """Segment embeddings added at the input. `learned`, `sinusoidal`: one for each sentence index. `current`:
+    one for current sentences and one for context."""
     target_segments: SegmentsKind | None = None
-    """Of the target; not given: as `segments`."""
+    """The same for the target side. Default: as `segments`."""
     from_first: bool | None = None
-    """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
-    with the second. Not given: as published, but with the second in training that starts from a run without
-    them (`train.init`), which knows first sentences as they are."""
+    """Whether shifted positions and sinusoidal segments begin with the first sentence of a row, as published,
+    or with the second. Default: as published; but with the second in training that starts from a run without
+    them (`train.init`), so that first sentences stay as that run knows them."""
     neutral_start: bool | None = None
-    """What a model has beyond the one that training starts from changes nothing before the first update:
-    gates of its own begin at zero, also where the paper's part has none. Not given: as published; neutral
-    where training starts from an import."""
+    """Whether new parts of a model leave the output of the run that training starts from unchanged before the
+    first update: extra gates begin at zero, even where the paper has no gate. Default: yes where training
+    starts from an imported model, otherwise as published."""
 
     def stack(self, name: Literal["encoder", "decoder", "cross"]) -> AttentionConfig:
         """Attention of a stack, with what it does not say itself taken from `attention`."""

@@ -13,128 +13,135 @@ class LossConfig(Closed):
     """What training minimises."""
 
     name: Literal["cross_entropy", "glancing"] = "cross_entropy"
-    """File in `cotext/losses`; `glancing` for models that write all at once."""
+    """The loss: `cross_entropy`, or `glancing` for non-autoregressive models."""
     label_smoothing: BelowOne = 0.1
-    """Probability mass spread over the vocabulary."""
+    """Label smoothing: probability mass spread over the vocabulary."""
     context_discount: Fraction = 1.0
-    """Weight of labels of context sentences; 1: like all others."""
+    """Weight of context sentences in the loss; 1: the same as current sentences."""
     glancing: tuple[Fraction, Fraction] = (0.5, 0.3)
-    """Of the places that are wrong, the share revealed in training: at its start, and at its end."""
+    """For `glancing`: share of the wrongly predicted positions revealed to the decoder, at the start and at
+    the end of training."""
 
 
 class LoraConfig(Closed):
     """Low-rank adaptation (Hu et al. 2022), where training starts from another run."""
 
     rank: Annotated[int, Field(ge=0, le=65_536, strict=True)] = 0
-    """Where training starts from another run: train corrections of this rank to the matrices of linear layers
-    that come from there, and what is new in the model, and nothing else. Models are saved with them. 0: train
-    all weights. Usual: 8 to 64."""
+    """Where training starts from another run: train only low-rank corrections of this rank to that run's
+    linear layers, and the new parts of the model. Saved models have the corrections added in. 0: train all
+    weights. Usual: 8 to 64."""
     alpha: Annotated[float, Field(gt=0, le=65_536)] = 16.0
-    """The corrections count `alpha / rank` times."""
+    """The corrections are scaled by `alpha / rank`."""
 
 
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
     init: str = ""
-    """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
+    """Run whose weights training starts from (`--init RUN`). `required`: the recipe needs such a run."""
     init_parts: Literal["all", "encoder"] = "all"
-    """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
+    """What to take from that run. `all`: everything that fits. `encoder`: everything but the parts that only
+    the decoder has; embeddings are shared, and so are taken."""
     init_copies: bool = True
-    """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
-    from it; if not, the first alone, and the other at random. With `model.neutral_start` both always."""
+    """Where one weight of that run has two counterparts here, as in G-Transformer's local and global
+    attention: whether both start from it; otherwise the second starts at random. With `model.neutral_start`,
+    both always do."""
     init_architecture: Literal["auto", "recipe", "run"] = "auto"
-    """Whose sizes, norms, activation, kind of positions and output layer the model has: those of the recipe
-    or of the run that training starts from. `auto`: of the run where it is an import, or has its own from
-    one; else of the recipe."""
+    """Where the model's sizes, norms, activation, kind of positions and output layer come from: the `recipe`
+    or the `run` that training starts from. `auto`: from the run if it is an imported model or descends from
+    one, otherwise from the recipe."""
     blend: tuple[Blended, ...] | None = None
-    """What cannot begin without effect, and comes into force by and by: `positions`, none at the input where
-    the other run has them; `score`, rotary or ALiBi; `mean`, in front of the row; `separators` and `symbols`,
-    as what the output layer may predict (further separators, numbers of sentences). Not given: all of it that
-    the other run does not have, where `model.neutral_start` is true, else nothing."""
+    """New parts that are blended in gradually, because they change the output from the start. `positions`: no
+    positions at the input, where the other run has them. `score`: rotary or ALiBi. `mean`: the mean in front
+    of the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
+    Default: all that the other run lacks where `model.neutral_start` is true, otherwise none."""
     blend_updates: Count | None = None
-    """Over how many updates it comes into force, in proportion. Outside training it is in force. Not given:
-    over the warm-up."""
+    """Number of updates over which these parts are blended in, linearly; translation and validation always
+    have them in full. Default: the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`;
-    low-rank corrections are among them."""
+    """Learning rate of parameters that do not come from the other run, among them low-rank corrections, as a
+    multiple of `learning_rate`."""
     lora: LoraConfig = LoraConfig()
     seed: Seed = 1
-    """Of initial weights, dropout and the order of the data."""
+    """Random seed for initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
-    """Optimiser steps."""
+    """Number of updates (optimiser steps)."""
     max_epochs: Count = 0
-    """Epochs after which training ends, if `max_updates` does not end it before; 0: no limit. Schedules go by
-    `max_updates`."""
+    """Most epochs to train; 0: no limit. Schedules depend on `max_updates` only."""
     max_cpu_minutes: NonNegativeFloat = 0.0
-    """Processor time of updates and their batches, summed over threads and processes, after which training
-    ends, if nothing else ends it before; 0: no limit. Validation and checkpoints do not count. Schedules go
-    by `max_updates`."""
+    """Most processor time to train for, in minutes, summed over threads and processes, without validation and
+    checkpoints; 0: no limit. Schedules depend on `max_updates` only."""
     max_tokens: PositiveInt | Literal["auto"] = 16_000
-    """Of a batch on one process: rows times the longer side, padding included. `auto`: as many as memory
-    holds, found when training begins and noted in the run; learning rate and warm-up stay as they are."""
+    """Batch size in tokens for each process: rows times the length of the longer side, padding included.
+    `auto`: as many as fit into memory, measured when training begins and recorded in the run; learning rate
+    and warm-up are not changed."""
     checkpoint_activations: bool = False
-    """Keep the inputs of layers alone for the backward pass, and compute what is inside them once more: the
-    same numbers in less memory and about a third more time."""
+    """Keep only the inputs of layers for the backward pass and compute the rest again: the same results, with
+    less memory and about a third more time."""
     order: Literal["shuffled", "documents"] = "shuffled"
-    """Of the instances in a batch: `shuffled` ones of like length, or consecutive ones of a document."""
+    """What shares a batch. `shuffled`: random instances of similar length. `documents`: consecutive instances
+    of a document."""
     weight_by: str = ""
-    """File with a weight for every training sentence, made by `cotext select --weights`: its labels, current
-    or context, count so many times; divided by the mean over all labels. Empty: all count alike."""
+    """File made by `cotext select --weights`, with a weight in the loss for every training sentence, as
+    current sentence or as context; weights are divided by their mean. Empty: all sentences count the same."""
     weights_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
-    """Filled in: SHA-256 of that file."""
+    """SHA-256 of that file; filled in by `train`."""
     context: Literal["own", "foreign"] = "own"
-    """Sentences around the current one: its own, or as a control those of another document."""
+    """Context sentences in training: the document's `own`, or `foreign` ones from another document, as a
+    control experiment."""
     word_dropout: BelowOne = 0.0
-    """Share of the words of source and target input that training hides, as unknown words; labels stay."""
+    """Share of the tokens of source and target input that training replaces by the unknown token; labels
+    stay."""
     word_dropout_epochs: Count = 0
-    """For how many epochs; afterwards all words are seen. 0: always."""
+    """Number of epochs with `word_dropout`; 0: all of them."""
     position_offset: Annotated[int, Field(ge=0, le=50_000, strict=True)] = 0
-    """Training moves the positions of a row by a number drawn from 0 to this one, those of source and target
-    apart, so that what is learned does not hang on where a row begins (Kiyono et al. 2021)."""
+    """Training shifts the positions of every row by a random number from 0 to this one, separately for source
+    and target, so that the model learns not to depend on absolute positions (Kiyono et al. 2021)."""
     accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
-    """Batches per update."""
+    """Gradient accumulation: batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4
-    """At the end of the warm-up, its peak."""
+    """Peak learning rate, reached at the end of the warm-up."""
     warmup_updates: Count = 4000
-    """Linear rise; afterwards the rate falls with the inverse square root."""
+    """Updates over which the learning rate rises linearly; afterwards it falls with the inverse square root
+    of the update."""
     adam_betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
     """Decay rates of Adam's moments."""
     adam_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
     """Added to the root of Adam's second moment (Vaswani et al. 2017, section 5.3)."""
     weight_decay: NonNegativeFloat = 0.0
-    """Decoupled from the gradient."""
+    """Weight decay, decoupled from the gradient (AdamW)."""
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of matrix products; weights, sums and losses stay fp32. `bf16` pays on a GPU, and on a CPU that has
-    instructions for it (AMX, AVX512-BF16); `fp16` is for GPUs without. In `fp32`, GPUs multiply in TF32."""
+    """Precision of matrix products; weights, sums and losses stay in fp32. `bf16`: for GPUs, and for CPUs
+    with AMX or AVX512-BF16. `fp16`: for GPUs without bfloat16. With `fp32`, GPUs multiply in TF32."""
     shard_model: bool = False
     """Divide weights, gradients and Adam's moments among processes, for models too large for one device."""
     validate_every: PositiveInt | Literal["epoch"] = 1000
-    """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
+    """Updates between validations, or `epoch`: after every epoch. Every validation writes a checkpoint."""
     validate_bleu: bool = True
-    """Translate development documents (greedily) at every validation."""
+    """Whether validation also translates development documents (greedily) and computes BLEU."""
     validate_documents: PositiveInt = 50
-    """How many of them."""
+    """Number of development documents that are translated for BLEU."""
     best_by: Literal["loss", "bleu"] = "loss"
-    """What makes a checkpoint the best; `loss` is that of the current sentences, per token."""
+    """How the best checkpoint is chosen: by development `loss` (per token of current sentences) or by
+    `bleu`."""
     patience: Count = 12
-    """Validations without a better one before training stops; 0: never."""
+    """Stop after this many validations without improvement; 0: never."""
     keep: PositiveInt = 5
-    """Most recent checkpoints kept, beside those that averaging needs."""
+    """Number of most recent checkpoints to keep, in addition to those needed for averaging."""
     average: PositiveInt = 5
-    """Checkpoints averaged into the final model, unless the development set prefers the best of them; 1: the
-    best alone."""
+    """Number of checkpoints averaged into the final model; if the best checkpoint is better on the
+    development set, it is the final model instead. 1: no averaging."""
     average_by: Literal["best", "last"] = "best"
-    """Those closest to the best, itself included, or the last."""
+    """Which checkpoints are averaged: the `best` one and those closest to it in time, or the `last` ones."""
     log_every: PositiveInt = 100
-    """Updates between reports."""
+    """Updates between progress reports."""
     pool_tokens: PositiveInt = 2_000_000
-    """Tokens of documents read ahead, to shuffle and to bucket by length."""
+    """Number of tokens read ahead, for shuffling and for batching by length."""
     threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
-    """Per process on the CPU, never more than there are cores; 0: one for models narrower than 256, else all
-    cores."""
+    """CPU threads of each process, at most the number of cores; 0: one for models with `dimension` below 256,
+    otherwise all cores."""
 
     @property
     def batch_tokens(self) -> int:

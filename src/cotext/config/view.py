@@ -11,48 +11,51 @@ class CutConfig(Closed):
     """One way of cutting documents into instances."""
 
     kind: Literal["sentence", "window", "document", "cumulative"] = "sentence"
-    """`sentence`: each alone. `window`: each with sentences around it. `document`: pieces of at most
-    `max_tokens`, translated whole. `cumulative`: each with all those before it in its piece, on the source
-    side alone."""
+    """What an instance is. `sentence`: one sentence. `window`: a sentence with sentences around it.
+    `document`: a whole document, or a piece of it of at most `max_tokens`. `cumulative`: a sentence with all
+    sentences before it in its piece, on the source side only."""
     before: Sentences = 0
-    """Of a window: sentences of context before the current one; sKtoK has K - 1."""
+    """For `window`: context sentences before the current one; sKtoK has K - 1."""
     after: Sentences = 0
-    """Of a window: sentences of context after the current one, source alone."""
+    """For `window`: context sentences after the current one, on the source side only."""
     target_before: Sentences | None = None
-    """Of a window: sentences of context on the target side; not given: as many as `before`."""
+    """For `window`: context sentences before the current one on the target side. Default: as many as
+    `before`."""
     parts: PositiveInt = 1
-    """Of `document` and `cumulative`: equal parts that every piece is cut into."""
+    """For `document` and `cumulative`: number of equal parts into which every piece is cut."""
 
 
 class SharedCut(CutConfig):
     """Further instances to train on."""
 
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """How often an epoch shows each of them, on average."""
+    """How often an epoch shows each of these instances, on average."""
 
 
 class ViewConfig(CutConfig):
     """How documents are cut into instances, and what stands between sentences."""
 
     max_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 512
-    """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
-    left out of training."""
+    """Most tokens on either side of an instance. A longer window loses context sentences, a longer document
+    is cut into pieces, and a longer sentence is left out of training."""
     max_sentences: Count = 0
-    """Of `document` and `cumulative`: per piece, beside `max_tokens`; 0: any number."""
+    """For `document` and `cumulative`: most sentences in a piece, in addition to `max_tokens`; 0: no
+    limit."""
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
-    """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
-    every sentence, or these with the number of the sentence in its document as the begin."""
+    """Symbols between sentences. `plain`: one symbol for all. `indexed`: a different symbol after the first,
+    second, third ... sentence of the row. `bracket`: a begin and an end symbol around every sentence.
+    `numbered`: the same, with the number of the sentence in its document as the begin symbol."""
     open_source: bool | None = None
-    """With `bracket` and `numbered`: a begin before every source sentence too. Not given: as published, with
-    it; without where `model.neutral_start` is true, since no sentence model has seen one."""
+    """With `bracket` and `numbered`: whether source sentences have a begin symbol, too. Default: yes, as
+    published; no where `model.neutral_start` is true, because sentence models have never seen one."""
     indexed_separators: Symbols = 100
-    """How many there are; the last one serves all later places too."""
+    """With `indexed`: number of different symbols; all later sentences use the last one."""
     numbers: Symbols | Literal["corpus"] = "corpus"
-    """How many numbers of sentences there are; `corpus`: as many as the longest training document has
-    sentences, and never more. The last one serves all later sentences too."""
+    """With `numbered`: number of different sentence numbers, at most as many as the longest training document
+    has sentences (`corpus`: exactly as many). All later sentences use the last one."""
     mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
-    """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
-    first."""
+    """Further kinds of instances to train on, each with its own `kind` ... and `weight`. Translation and
+    validation use the main one only."""
 
     @property
     def bracketed(self) -> bool:

@@ -46,7 +46,10 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
     text = read_whole(path)
     if is_contrapro_with_context(text):
         return read_contrapro_with_context(path, text)
-    content = parse_json(text, str(path))
+    try:
+        content = parse_json(text, str(path))
+    except CotextError as error:
+        raise CotextError(f"{error}; give a contrastive suite (docs/contrastive-format.md)") from None
     if is_contrapro(content):
         if context is None:
             raise CotextError(

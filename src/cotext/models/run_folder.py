@@ -51,7 +51,7 @@ def model_file(run: Path, update: int | None = None) -> Path:
         CotextError: no such folder or checkpoint.
     """
     if not run.is_dir():
-        raise CotextError(f"{run}: no such run folder")
+        raise CotextError(f"{run}: no such run folder; give one that `cotext train` or `import` has made")
     require_one_run(run)
     if is_engine(run):
         raise CotextError(
@@ -128,7 +128,10 @@ def read_metadata(path: Path) -> dict[str, str]:
         CotextError: missing, truncated, not written by Cotext, or written in another format.
     """
     if not path.is_file():
-        raise CotextError(f"{path}: no such model file; has the run been trained?")
+        raise CotextError(
+            f"{path}: no such model file; has the run been trained? Give the folder of a run "
+            "that `cotext train` has validated at least once"
+        )
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

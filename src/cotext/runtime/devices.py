@@ -26,7 +26,8 @@ def choose_device(name: str | None) -> torch.device:
         return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
         raise CotextError(
-            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
+            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}; choose "
+            "another, as in --device cpu"
         ) from None
 
 

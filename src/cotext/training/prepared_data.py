@@ -101,8 +101,9 @@ def open_data(folder: Path) -> PreparedData:
     if address:
         folder = fetch_data(address)
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
+        where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
-            f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
+            f"{folder}: no prepared data there; make it with `cotext prepare ... --out {where}`"
         )
     tokenizer = load_tokenizer(folder / "tokenizer")
     fetch = fetcher(address, folder) if address and (folder / TRAIN).is_dir() else None
