@@ -86,7 +86,6 @@ OUT_OF_MEMORY = (
 )
 
 
-@app.command()
 def demo(
     out: Annotated[
         Path | None,
@@ -106,20 +105,6 @@ def demo(
     run_demo(out or folder, replace(settings, word_order=order))
 
 
-app.command()(prepare)
-app.command()(distill)
-app.command()(shortlist)
-
-
-app.command()(train)
-
-
-app.command()(translate)
-app.command()(serve)
-app.command("serve-key")(serve_key)
-
-
-@app.command()
 def score(
     run: Annotated[Path, typer.Argument(help="Run or engine folder.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
@@ -163,28 +148,6 @@ def score(
         write_scores(out, *score_file(opened, source, target, format=format, columns=not json), json)
 
 
-app.command()(contrastive)
-app.command()(join)
-
-
-app.command()(evaluate)
-app.command()(compare)
-app.command()(leaderboard)
-app.command()(check)
-app.command()(mbr)
-
-
-app.command()(probe)
-app.command()(attention)
-app.command()(windows)
-app.command()(context)
-app.command()(cxmi)
-app.command()(select)
-app.command()(profile)
-app.command()(speed)
-
-
-@app.command()
 def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
@@ -205,12 +168,53 @@ def average(
     typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
 
 
-app.command()(systems)
-app.command()(info)
-app.command()(head)
-app.command()(convert)
-app.command()(export)
-app.command("import")(import_pretrained)
+# How `cotext --help` shows them: by what they are for, in the order in which they are needed.
+COMMANDS = {
+    "Train": {
+        "demo": demo,
+        "prepare": prepare,
+        "train": train,
+        "average": average,
+        "distill": distill,
+        "shortlist": shortlist,
+        "import": import_pretrained,
+    },
+    "Translate": {
+        "translate": translate,
+        "serve": serve,
+        "serve-key": serve_key,
+        "mbr": mbr,
+        "export": export,
+        "join": join,
+    },
+    "Score translations": {
+        "evaluate": evaluate,
+        "compare": compare,
+        "leaderboard": leaderboard,
+        "profile": profile,
+        "score": score,
+        "check": check,
+    },
+    "Examine systems": {
+        "contrastive": contrastive,
+        "cxmi": cxmi,
+        "context": context,
+        "attention": attention,
+        "windows": windows,
+        "select": select,
+        "probe": probe,
+        "speed": speed,
+    },
+    "Look at recipes, runs and data": {
+        "systems": systems,
+        "info": info,
+        "head": head,
+        "convert": convert,
+    },
+}
+for _panel, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
 
 
 def _version(value: bool) -> None:
