@@ -196,6 +196,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "half",
             "int8",
             "batch_context",
+            "reach",
         )
     }
     parts = {

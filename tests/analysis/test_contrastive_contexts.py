@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from test_candidate_scoring import CHOICES, VIEWS, translator
@@ -139,6 +140,33 @@ def test_how_far_views_see() -> None:
     assert seen["document"].contains("pronoun", ">3")
     assert not seen["cumulative"].contains("cohesion", "1")
     assert not seen["window"].contains("pronoun", "3")
+
+
+def test_how_far_models_see() -> None:
+    """Of documents, too: what lies beyond is a control, not a failure."""
+    sentences: dict[str, Any] = {"attention": {"span": "sentence"}}
+    memory = {"span": "memory", "score": "transformer_xl"}
+    models = {
+        "local": sentences,
+        "memory": sentences | {"decoder": memory, "target_positions": "none", "decoder_layers": 2},
+        "segments": sentences | {"document_layer": "segment_gate"},
+    }
+    seen = {
+        name: context_window_of(translator(tiny_config(model=model, view={"kind": "document"})))
+        for name, model in models.items()
+    }
+    assert not seen["local"].has_context
+    # Two layers: the source one sentence back, and two back what was written for it.
+    assert [seen["memory"].contains("pronoun", d) for d in ("1", "2", "3", "ahead")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert seen["memory"].contains("cohesion", "2")
+    assert seen["segments"].contains("pronoun", ">3")
+    assert seen["segments"].contains("cataphora", "ahead")
+    assert not seen["segments"].contains("cohesion", "1")
 
 
 # From the model to the words

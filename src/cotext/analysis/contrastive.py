@@ -16,6 +16,7 @@ from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contr
 from cotext.metrics.evidence import Evidence, groups_of, weigh
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import Readings
+from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
 
 SUITE_CHUNK = 500  # candidates that are scored together, and never divided among shards
@@ -100,16 +101,12 @@ def judged(
 
 
 def context_window_of(translator: DocumentTranslator) -> ContextWindow:
-    """The context window of a system, as far as its view goes."""
-    view = translator.config.view
-    if translator.model.sees_other_rows or view.kind == "document":
-        return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
-    if view.kind == "cumulative":
-        return ContextWindow(WHOLE_DOCUMENT, 0, 0)
-    if view.kind == "window":
-        target = view.before if view.target_before is None else view.target_before
-        return ContextWindow(view.before, view.after, target)
-    return ContextWindow(0, 0, 0)
+    """The context window of a system: what it can know of a document, by its view and by its model."""
+    source, target = source_reach(translator.config), target_reach(translator.config)
+    before, after, written = (
+        int(min(sentences, WHOLE_DOCUMENT)) for sentences in (source.before, source.after, target.before)
+    )
+    return ContextWindow(before, after, written)
 
 
 def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:

@@ -48,11 +48,14 @@ class ContextWindow:
     @property
     def has_context(self) -> bool:
         """Whether it has any sentence but the one that is translated."""
-        return self.before + self.after > 0
+        return self.before + self.after + self.target_before > 0
 
     def contains(self, phenomenon: str, distance: str) -> bool:
-        """Whether a clue in this distance bucket lies in it; that of cohesion is in translations alone."""
-        before = min(self.before, self.target_before) if phenomenon == "cohesion" else self.before
+        """Whether a clue in this distance bucket lies in it.
+
+        A clue before is on both sides, that of cohesion in translations alone, one ahead in the source alone.
+        """
+        before = self.target_before if phenomenon == "cohesion" else max(self.before, self.target_before)
         if distance == "ahead":
             return self.after >= 1
         if distance == "unknown":

@@ -4,9 +4,10 @@ Everything that takes long to import is imported inside its command, so that `co
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -169,7 +170,7 @@ def average(
 
 
 # How `cotext --help` shows them: by what they are for, in the order in which they are needed.
-COMMANDS = {
+COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
         "prepare": prepare,

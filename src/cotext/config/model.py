@@ -24,6 +24,7 @@ Positions = Literal["absolute", "reset", "shifted", "none"]
 SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
 Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
 Wavelengths = Literal["half_minus_one", "half"]
+StackName = Literal["encoder", "decoder", "cross"]
 
 
 class TopConfig(Closed):
@@ -113,6 +114,11 @@ class DocumentConfig(Closed):
     feed_forward: bool = True
     """For `segment_gate`: whether the layer has a feed-forward part, as the parameter counts in table 1 of
     Zheng et al. imply; otherwise it is attention only, as in their equations."""
+
+    @property
+    def before(self) -> int:
+        """For `hierarchical`: number of previous sentences that a token sees; 3 in Miculicich et al. 2018."""
+        return 3 if self.sentences is None else self.sentences
 
 
 class NatConfig(Closed):
@@ -229,8 +235,17 @@ class ModelConfig(Closed):
     first update: extra gates begin at zero, even where the paper has no gate. Default: yes where training
     starts from an imported model, otherwise as published."""
 
-    def stack(self, name: Literal["encoder", "decoder", "cross"]) -> AttentionConfig:
+    def stack(self, name: StackName) -> AttentionConfig:
         """Attention of a stack, with what it does not say itself taken from `attention`."""
         own: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
         said = {key: value for key, value in own if value is not None}
         return self.attention.model_copy(update=said)
+
+    def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
+        """Spans of the attention of a layer, counted from the bottom: one alone, or mixed with a second."""
+        attention = self.stack(name)
+        layers = self.encoder_layers if name == "encoder" else self.decoder_layers
+        if layer < layers - attention.top.layers:
+            return (attention.span,)
+        top = attention.top
+        return (attention.span, top.span) if top.mix == "gated" else (top.span,)

@@ -5,12 +5,11 @@ A published system is a recipe that fills slots; a new part is a line in one of 
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Literal
 
 import torch
 from torch import nn
 
-from cotext.config.model import AttentionConfig, ModelConfig
+from cotext.config.model import AttentionConfig, ModelConfig, StackName
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
@@ -45,8 +44,6 @@ from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransf
 from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.transformer import Parts, Transformer
 from cotext.runtime.errors import CotextError
-
-Side = Literal["encoder", "decoder", "cross"]
 
 SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
     "row": lambda config, size: RowSpan(),
@@ -191,7 +188,7 @@ def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     )
     document = model.document
     return kind(
-        size, DocumentSettings(document.sentences, document.relative, document.gate, document.feed_forward)
+        size, DocumentSettings(document.before, document.relative, document.gate, document.feed_forward)
     )
 
 
@@ -223,7 +220,7 @@ def _stacks(
     encoder = Stack(
         EncoderBlock(size, _self_attention(model, "encoder", size, i)) for i in range(size.encoder_layers)
     )
-    cross, decoder = _all_spans(model, "cross", size), _all_spans(model, "decoder", size)
+    cross, decoder = _all_spans(model, "cross"), _all_spans(model, "decoder")
     return Stacks(
         encoder,
         _decoder(model, size),
@@ -245,33 +242,22 @@ def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
     )
 
 
-def _spans(model: ModelConfig, side: Side, size: Size, layer: int) -> tuple[str, ...]:
-    """Spans of the attention of a layer, counted from the bottom: the first alone, or mixed with a second."""
-    config = model.stack(side)
-    layers = size.encoder_layers if side == "encoder" else size.decoder_layers
-    if layer < layers - config.top.layers:
-        return (config.span,)
-    return (config.span, config.top.span) if config.top.mix == "gated" else (config.top.span,)
+def _all_spans(model: ModelConfig, side: StackName) -> set[str]:
+    layers = model.encoder_layers if side == "encoder" else model.decoder_layers
+    return {span for i in range(layers) for span in model.layer_spans(side, i)}
 
 
-def _all_spans(model: ModelConfig, side: Side, size: Size) -> set[str]:
-    layers = size.encoder_layers if side == "encoder" else size.decoder_layers
-    return {span for i in range(layers) for span in _spans(model, side, size, i)}
+def _by_sentence(model: ModelConfig, side: StackName, size: Size) -> bool:
+    return any(SPANS[span](model.stack(side), size.attention).by_sentence for span in _all_spans(model, side))
 
 
-def _by_sentence(model: ModelConfig, side: Side, size: Size) -> bool:
-    return any(
-        SPANS[span](model.stack(side), size.attention).by_sentence for span in _all_spans(model, side, size)
-    )
-
-
-def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> StackAttention:
+def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> StackAttention:
     config = model.stack(side)
     local, *wide = (
         SelfAttention(
             size.attention, SPANS[span](config, size.attention), SCORES[config.score](size.attention)
         )
-        for span in _spans(model, side, size, layer)
+        for span in model.layer_spans(side, layer)
     )
     return GatedAttention(size.dimension, local, *wide) if wide else local
 
@@ -281,6 +267,6 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttenti
     score = CROSS_SCORES.get(config.score, config.score)
     local, *wide = (
         CrossAttention(size.attention, SPANS[span](config, size.attention), SCORES[score](size.attention))
-        for span in _spans(model, "cross", size, layer)
+        for span in model.layer_spans("cross", layer)
     )
     return GatedAttention(size.dimension, local, *wide) if wide else local

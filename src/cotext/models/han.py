@@ -30,7 +30,6 @@ from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings
 
-SENTENCES = 3  # before its own that a token sees: section 4.2
 GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, where training starts from a model without the layer
 
 
@@ -67,7 +66,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
         super().__init__()
-        self.sentences = SENTENCES if settings.sentences is None else settings.sentences
+        self.sentences = settings.sentences
         self.attention_dropout = size.attention_dropout
         self.words, self.of_sentences = _Product(size), _Product(size)
         self.feed_forward = size.feed_forward_layer()

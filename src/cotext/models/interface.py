@@ -179,7 +179,7 @@ class TranslationModel(System):
 class DocumentSettings:
     """Settings of document layers: see `DocumentConfig`, whose keys these are."""
 
-    sentences: int | None = None
+    sentences: int = 3
     relative: bool = True
     gate: bool = True
     feed_forward: bool = True

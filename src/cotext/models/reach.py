@@ -1,0 +1,121 @@
+"""How far a system sees: the sentences on which what it writes for a sentence can depend, by its slots.
+
+Layers add up: a decoder of L layers with a memory of m sentences knows its own translation L m sentences
+back, and source sentences (L - 1) m back, because its first layer reads the source after it has read the
+memory. It is what the model computes with, not what it makes use of; lengths of other sentences, which
+positions tell, are left out.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from cotext.config.model import ModelConfig, StackName
+from cotext.config.recipe import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Sentences before and after one that it depends on, `inf` where nothing but the document ends it."""
+
+    before: float = 0
+    after: float = 0
+
+    def __add__(self, other: "Reach") -> "Reach":
+        """What is seen through what is seen."""
+        return Reach(self.before + other.before, self.after + other.after)
+
+    def __or__(self, other: "Reach") -> "Reach":
+        """What is seen in one way or in the other."""
+        return Reach(max(self.before, other.before), max(self.after, other.after))
+
+    def __and__(self, other: "Reach") -> "Reach":
+        """What is seen where both allow it."""
+        return Reach(min(self.before, other.before), min(self.after, other.after))
+
+
+OWN: Final = Reach()
+BEFORE: Final = Reach(inf)
+ALL: Final = Reach(inf, inf)
+
+
+def source_reach(config: Config) -> Reach:
+    """The source sentences that the translation of a sentence depends on."""
+    model = config.model
+    layers = range(model.decoder_layers)
+    on_top = _hierarchical(model) if model.document.target else OWN
+    written = ALL if model.writes == "non_autoregressive" else _target_row(config)
+    found = OWN
+    for layer in layers:
+        above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
+        found |= _layer(config, "cross", layer) + (above & written)
+    for layer in range(model.encoder_layers):
+        found += _layer(config, "encoder", layer)
+    if model.document.source:
+        found += _limited(model) if model.document_layer == "segment_gate" else _hierarchical(model)
+    return (found & _source_row(config)) | (
+        ALL if model.batch_context != "none" and model.batch.source else OWN
+    )
+
+
+def target_reach(config: Config) -> Reach:
+    """The target sentences that its probability depends on.
+
+    Where all tokens are predicted at once these are none if every sentence has a path of its own, and all if
+    one path is that of the row.
+    """
+    model = config.model
+    if model.writes == "non_autoregressive":
+        return OWN if model.nat.path == "sentences" else _target_row(config) | _source_row(config)
+    found = _hierarchical(model) if model.document.target else OWN
+    for layer in range(model.decoder_layers):
+        found += _layer(config, "decoder", layer)
+    others = model.batch_context in ("flat", "datapoints") and model.batch.target
+    return (found & _target_row(config)) | (BEFORE if others else OWN)
+
+
+def _layer(config: Config, stack: StackName, layer: int) -> Reach:
+    found = OWN
+    for span in config.model.layer_spans(stack, layer):
+        found |= _span(config, stack, span)
+    return found
+
+
+def _span(config: Config, stack: StackName, span: str) -> Reach:
+    model = config.model
+    if span == "sentence":
+        return OWN
+    if span == "memory":
+        return Reach(model.stack(stack).memory_sentences)
+    if stack == "decoder":
+        return ALL if model.writes == "non_autoregressive" else BEFORE
+    if span == "current":
+        return OWN if config.view.kind == "window" else ALL
+    return _limited(model) if span == "row" else ALL
+
+
+def _limited(model: ModelConfig) -> Reach:
+    """Attention over whole source rows."""
+    return ALL if model.source_sentences is None else Reach(model.source_sentences, model.source_sentences)
+
+
+def _hierarchical(model: ModelConfig) -> Reach:
+    if model.document_layer != "hierarchical":
+        return OWN
+    return Reach(model.document.before)
+
+
+def _source_row(config: Config) -> Reach:
+    """What stands in a row beside the sentence that is translated."""
+    view = config.view
+    if view.kind == "window":
+        return Reach(view.before, view.after)
+    longest = Reach(view.max_sentences - 1, view.max_sentences - 1) if view.max_sentences else ALL
+    return {"sentence": OWN, "cumulative": BEFORE, "document": ALL}[view.kind] & longest
+
+
+def _target_row(config: Config) -> Reach:
+    view = config.view
+    if view.kind == "window":
+        return Reach(view.before if view.target_before is None else view.target_before)
+    return _source_row(config) & BEFORE if view.kind == "document" else OWN

@@ -1,0 +1,112 @@
+"""What systems are said to see is what moves them: every sentence within reach, and none beyond."""
+
+from typing import Any
+
+import pytest
+import torch
+from test_leaks import SYSTEMS, model_of, papers, recipes_of
+from tiny import PlainWordTokenizer, pieces, tiny_config, window
+
+from cotext.config.recipe import Config
+from cotext.data.documents import ParallelDocument
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.reach import Reach, source_reach, target_reach
+
+TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
+SENTENCES = range(9)
+TEXT = [[f"w{4 + 2 * j + side}" for j in SENTENCES] for side in (0, 1)]
+MEMORY = {"span": "memory", "memory_sentences": 2, "score": "transformer_xl"}
+VIEWS: dict[str, dict[str, Any]] = {
+    "sentence": {"kind": "sentence"},
+    "window": window(2, after=1),
+    "one before in the target": window(3) | {"target_before": 1},
+    "source context": window(2) | {"target_before": 0},
+    "document": pieces(),
+    "pieces of three": pieces() | {"max_sentences": 3},
+    "cumulative": pieces(kind="cumulative"),
+}
+FURTHER: dict[str, dict[str, Any]] = {
+    "memory alone": {
+        "attention": {"span": "sentence"},
+        "decoder": MEMORY | {"memory_sentences": 1},
+        "target_positions": "none",
+    },
+    "one layer, memory of two": {
+        "attention": {"span": "sentence"},
+        "decoder": MEMORY,
+        "decoder_layers": 1,
+        "target_positions": "none",
+    },
+    "source two sentences away": {
+        "document_layer": "segment_gate",
+        "encoder": {"span": "sentence"},
+        "source_sentences": 2,
+        "cross": {"span": "sentence"},
+        "decoder": {"span": "sentence"},
+    },
+    "hierarchical over sentences": {
+        "attention": {"span": "sentence"},
+        "document_layer": "hierarchical",
+        "document": {"target": True, "sentences": 2},
+    },
+    "hierarchical on the source": {
+        "attention": {"span": "sentence"},
+        "document_layer": "hierarchical",
+        "document": {"sentences": 2},
+    },
+}
+
+
+def moved_by(config: Config) -> dict[str, set[int]]:
+    """By side, the distances from a sentence to those whose words move its probability."""
+    model = model_of(config)
+    translator = DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))
+    versions = [TEXT]
+    for side in (0, 1):
+        for j in SENTENCES:
+            changed = [list(sentences) for sentences in TEXT]
+            changed[side][j] = "w30"
+            versions.append(changed)
+    scored = translator.score(
+        [
+            ParallelDocument(f"d{n}", tuple(source), tuple(target))
+            for n, (source, target) in enumerate(versions)
+        ]
+    )
+    scores = torch.tensor(
+        [[each.log_probability for each in document] for document in scored], dtype=torch.float64
+    )
+    moves = ((scores[1:] - scores[0]).abs() > 1e-9).view(2, len(SENTENCES), len(SENTENCES))
+    return {
+        name: {j - i for j in SENTENCES for i in SENTENCES if moves[side, j, i] and (side == 0 or i != j)}
+        for side, name in enumerate(("source", "target"))
+    }
+
+
+def distances(reach: Reach, farthest: int = SENTENCES[-1]) -> set[int]:
+    return {d for d in range(-farthest, farthest + 1) if -reach.before <= d <= reach.after}
+
+
+def check(config: Config) -> None:
+    found = moved_by(config)
+    assert found["source"] == distances(source_reach(config))
+    assert found["target"] == distances(target_reach(config)) - {0}
+
+
+@papers
+def test_recipes(paper: str) -> None:
+    for config in recipes_of(paper).values():
+        decode = config.decode.model_copy(update={"group_windows": len(SENTENCES)})
+        check(config.model_copy(update={"decode": decode}))
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, *FURTHER])
+def test_slots(system: str) -> None:
+    for view in VIEWS.values():
+        check(
+            tiny_config(
+                model={"encoder_layers": 2, **(SYSTEMS | FURTHER)[system]},
+                view={"separators": "bracket", **view},
+                decode={"group_windows": len(SENTENCES)},
+            )
+        )
