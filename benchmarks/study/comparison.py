@@ -82,6 +82,17 @@ class Comparison:
         values = tuple(float(value) for value in found if value is not None)
         return Spread(values) if values else None
 
+    def curves(self, system: str, name: str) -> list[dict[int, float]]:
+        """Figures of the driver whose names end in an update, by seed."""
+        measure, _, start = name.partition(".")
+        entries = self.results["rows"].get(system, {}).values()
+        found = [e.get("measures", {}).get(measure, {}).get("figures", {}) for e in entries]
+        curves = [
+            {int(key.removeprefix(start)): value for key, value in each.items() if key.startswith(start)}
+            for each in found
+        ]
+        return [curve for curve in curves if curve]
+
     def values(self, name: str) -> dict[str, Spread]:
         """A score, as `own.s-bleu`, or an accuracy in per cent, as `real.mix-pronoun`, of all systems."""
         if name in self.counts:

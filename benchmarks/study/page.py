@@ -14,15 +14,24 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.study.comparison import Comparison
+from benchmarks.study.comparison import Comparison, ContextAdds
 from cotext.metrics.flips import SIGNIFICANT
 from cotext.metrics.seeds import Difference, Spread
 from cotext.metrics.significance import holm
 from cotext.runtime.files import replacing
+from cotext.runtime.tables import listed
 
 LEAST_BLEU = 15.0  # s-BLEU of the teacher on held-out documents, below which nothing is said about documents
 BASELINE, TEACHER = "sentence", "teacher"
+STARTS = (TEACHER, "moved")  # what systems start from, trained for another time than they
 HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
+LEAST_CHOICES = 10  # of a suite that is worth a column
+TITLES = {
+    "contrapro.contrapro-ctx1-part": "ContraPro",
+    "generated.contrapro-ctx1-part": "ContraPro, as written",
+    "own.s-bleu": "s-BLEU",
+    "own.d-bleu": "d-BLEU",
+}
 PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", "contrapro.contrapro-ctx1-part")
 
 
@@ -136,20 +145,16 @@ def _section(found: Comparison) -> Iterator[str]:
     yield f"## {title_of(found)}"
     yield about_of(found)
     good = teacher_is_good(found)
-    yield f"The sentence model: {good.why}." + (
-        "" if good.word == HOLDS else " **No claim about documents is made here.**"
-    )
+    yield "### In short"
+    yield "\n".join(f"* {each}" for each in _summary(found, good))
     yield "### Translation"
     yield _table(found, {"s-BLEU": "own.s-bleu", "d-BLEU": "own.d-bleu", "chrF": "own.chrf",
                          "TED, s-BLEU": "ted.s-bleu", "TED, d-BLEU": "ted.d-bleu"}, good)  # fmt: skip
-    decided = [name for name in found.decided if not name.startswith("written.")]
     yield "### Choices, right in per cent"
-    yield _table(
-        found, {name.partition(".")[2] if name.startswith("real") else name: name for name in decided}, good
-    )
+    yield from _choices(found, [name for name in found.decided if not name.startswith("written.")], good)
     yield from _use(found)
     yield "### The same choices, by what the systems write"
-    yield _table(found, {n.partition(".")[2]: n for n in found.decided if n.startswith("written.")}, good)
+    yield from _choices(found, [name for name in found.decided if name.startswith("written.")], good)
     yield from _context(found)
     yield from _cost(found)
     yield "### Orderings of the papers"
@@ -157,12 +162,11 @@ def _section(found: Comparison) -> Iterator[str]:
         [
             ["ordering", "measure", "source", "here", "why"],
             *(
-                [f"{o.better} > {o.worse}", o.measure, o.source, f"**{v.word}**", v.why]
+                [f"{o.better} > {o.worse}", _title(o.measure), o.source, f"**{v.word}**", v.why]
                 for o, v in orderings(found)
             ),
         ]
     )
-    yield _summary(found, good)
     yield f"![Differences from the sentence system]({picture_of(found)})"
 
 
@@ -223,12 +227,25 @@ def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
     return _markdown(rows)
 
 
+def _title(name: str) -> str:
+    return TITLES.get(name, name.partition(".")[2])
+
+
+def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator[str]:
+    """A table of suites; those of hardly any choices are named below it."""
+    most = {name: max((max(of) for of in found.examples(name).values()), default=0) for name in names}
+    yield _table(found, {_title(name): name for name in names if most[name] >= LEAST_CHOICES}, good)
+    few = [f"{_title(name)} ({count})" for name, count in most.items() if count < LEAST_CHOICES]
+    if few:
+        yield f"Left out, as there are fewer than {LEAST_CHOICES} such choices: {', '.join(few)}."
+
+
 def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
     """The systems that differ from the baseline, by the rule of `verdict`."""
     if good.word != HOLDS:
         return set()
     values = found.values(name)
-    others = [system for system in values if system not in (BASELINE, TEACHER)]
+    others = [system for system in values if system not in (BASELINE, *STARTS)]
     return {
         system
         for system, each in found.differences(name, BASELINE, others).items()
@@ -245,7 +262,7 @@ def _use(found: Comparison) -> Iterator[str]:
     yield "Whether context is used, against controls without context and with foreign context:"
     yield _markdown(
         [
-            ["", *suites],
+            ["", *("ContraPro" if suite.startswith("contrapro") else suite for suite in suites)],
             *(
                 [s, *(words[each[suite]] if suite in each else "" for suite in suites)]
                 for s, each in used.items()
@@ -273,40 +290,87 @@ def _cost(found: Comparison) -> Iterator[str]:
         "seconds a document": ("speed.settings.one.1.median", 2),
         "development loss": ("training.best", 3),
     }
-    rows = [["", *columns]]
+    rows = [["", *columns, "which fell in the second half by"]]
     for system in found.results["rows"]:
         cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
         if any(value is not None for value, _ in cells):
-            rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells)])
+            fell = _fell(found, system)
+            told = "" if fell is None else f"{fell:.3f}"
+            rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells), told])
     yield "### Cost"
     yield _markdown(rows)
 
 
-def _summary(found: Comparison, good: Verdict) -> str:
+def _fell(found: Comparison, system: str) -> float | None:
+    """By how much the best development loss of the second half of updates is below that of the first.
+
+    The mean over seeds; None where either half has none. Systems of which it fell by much were still
+    learning.
+    """
+    fallen = []
+    for curve in found.curves(system, "training.nll_current.at."):
+        half = max(curve) / 2
+        first, second = ([v for u, v in curve.items() if (u <= half) is early] for early in (True, False))
+        if first and second:
+            fallen.append(min(first) - min(second))
+    return Spread(tuple(fallen)).mean if fallen else None
+
+
+def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
     """What the figures say, in words."""
+    yield f"The sentence model: {good.why}."
     if good.word != HOLDS:
-        return "What document context is worth cannot be told from these figures."
-    told = orderings(found)
-    counts = {word: sum(v.word == word for _, v in told) for word in (HOLDS, FAILS, UNTOLD)}
-    lines = [
-        f"Of {len(told)} orderings {counts[HOLDS]} hold, {counts[FAILS]} do not, of {counts[UNTOLD]} it "
-        "cannot be told."
-    ]
+        yield "**No claim about documents is made here**: what context is worth cannot be told."
+        return
     for name, what in (("own.s-bleu", "s-BLEU on held-out documents"), (PICTURED[-1], "ContraPro")):
         values, different = found.values(name), _different(found, name, good)
         better = [s for s in different if values[s].mean > values[BASELINE].mean]
         worse = sorted(different.difference(better))
-        lines.append(
+        yield (
             f"In {what}, {_named(sorted(better), 'better')} and {_named(worse, 'worse')} than the sentence "
             "system that was trained as long."
         )
-    return " ".join(lines)
+    adds = found.context()
+    if adds:
+        p_values = dict(zip(adds, holm([each.p for each in adds.values()]), strict=True))
+        gains = [s for s, p in p_values.items() if p < SIGNIFICANT and _true_beats_foreign(adds[s])]
+        helped = [s for s in gains if adds[s].per_token["true"] > 0]
+        yield (
+            "True context makes references more probable than sentences of other documents do with "
+            f"{listed(gains) or 'no system'}, and more probable than no context with "
+            f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for {len(adds)} systems)."
+        )
+    used = {s: [suite for suite, each in found.used(s).items() if each] for s in found.results["rows"]}
+    users = [f"{s} ({listed(suites)})" for s, suites in used.items() if suites]
+    yield f"Choices show use of context by {listed(users) or 'no system'}."
+    falls = {
+        s: fell for s in found.results["rows"] if s not in STARTS and (fell := _fell(found, s)) is not None
+    }
+    if BASELINE in falls and len(falls) > 1:
+        own = falls.pop(BASELINE)
+        most = max(falls, key=falls.__getitem__)
+        yield (
+            "In the second half of the updates the development loss of the sentence system fell by "
+            f"{own:.3f} nats a token, that of others by {min(falls.values()):.3f} to {falls[most]:.3f} "
+            f"({most}): what falls further than the sentence system was still learning, and more time may "
+            "change its place."
+        )
+    told = orderings(found)
+    counts = {word: sum(v.word == word for _, v in told) for word in (HOLDS, FAILS, UNTOLD)}
+    yield (
+        f"Of {len(told)} orderings of the papers {counts[HOLDS]} hold, {counts[FAILS]} do not, of "
+        f"{counts[UNTOLD]} it cannot be told."
+    )
+
+
+def _true_beats_foreign(adds: ContextAdds) -> bool:
+    return adds.per_token["true"] > adds.per_token["random"]
 
 
 def _named(systems: Sequence[str], how: str) -> str:
     if not systems:
         return f"no system is shown to be {how}"
-    return f"{', '.join(systems)} {'is' if len(systems) == 1 else 'are'} {how}"
+    return f"{listed(systems)} {'is' if len(systems) == 1 else 'are'} {how}"
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -325,7 +389,7 @@ def draw(found: Comparison, path: Path) -> None:
     """Differences from the sentence system with their intervals of 95 per cent, a panel for each measure."""
     panels = {}
     for name in PICTURED:
-        others = [s for s in found.values(name) if s not in (BASELINE, TEACHER)]
+        others = [s for s in found.values(name) if s not in (BASELINE, *STARTS)]
         if each := found.differences(name, BASELINE, others):
             panels[name] = each
     figure = Figure(figsize=(4 * max(1, len(panels)), 4), layout="constrained")
@@ -337,7 +401,7 @@ def draw(found: Comparison, path: Path) -> None:
             axis.plot([each.difference], [place], "o", color="tab:blue")
         axis.axvline(0, color="grey", linewidth=0.8)
         axis.set_yticks(range(len(differences)), list(differences))
-        axis.set_xlabel(f"{name}\nless {BASELINE}")
+        axis.set_xlabel(f"{_title(name)}\nless {BASELINE}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)

@@ -124,10 +124,7 @@ def test_an_ordering_that_holds_one_that_does_not_and_one_within_the_spread(tmp_
     made.decide("s4to4-shift-cd", [60, 152, 110])  # better in the mean, within the spread of its seeds
     assert made.verdicts()["s4to4-shift-cd > s4to4"] == UNTOLD
     page = render([Comparison(tmp_path)])
-    assert (
-        "| s4to4-shift-cd > s4to4 | contrapro.contrapro-ctx1-part | Lupo et al. 2022, table 2 | **cannot"
-        in page
-    )
+    assert "| s4to4-shift-cd > s4to4 | ContraPro | Lupo et al. 2022, table 2 | **cannot" in page
     made.decide("s4to4-shift-cd", [150])  # a single run beside three: it is taken to vary as they do
     made.decide("s4to4", [100])
     assert made.verdicts() == {
@@ -175,7 +172,9 @@ def test_the_page_says_what_follows_and_has_its_picture(tmp_path: Path) -> None:
     assert "| s4to4 | not shown |" in page
     assert "| s4to4 | +0.0200 | +0.0200 | +0.0200 | 5e-05 |" in page
     assert "In ContraPro, s4to4-shift-cd is better and no system is shown to be worse than" in page
-    assert "Of 2 orderings 2 hold, 0 do not, of 0 it cannot be told." in page
+    assert "Of 2 orderings of the papers 2 hold, 0 do not, of 0 it cannot be told." in page
+    assert "than sentences of other documents do with no system, and" in page  # told of means, too
+    assert "Choices show use of context by s4to4-shift-cd (contrapro-ctx1-part)." in page
     assert (tmp_path / "docs" / "figures" / "study-made.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -229,19 +228,33 @@ def test_papers_have_these_orderings(ordering: Ordering) -> None:
 
 def test_an_accuracy_says_of_how_many_choices_it_is(tmp_path: Path) -> None:
     made = Made(tmp_path / "out")
-    for system, count in (("sentence", 1), ("s4to4", 3)):
+    for system, count in (("sentence", 12), ("s4to4", 14)):
         made.decide(system, [100])
-        entry = {
-            "decisions": {str(n): "right" for n in range(count)},
-            "documents": {str(n): n for n in range(count)},
-            "signature": "tie:wrong",
+        suites = {
+            name: {
+                "decisions": {str(n): "right" for n in range(of)},
+                "documents": {str(n): n for n in range(of)},
+                "signature": "tie:wrong",
+            }
+            for name, of in (("own-pronoun", count), ("own-term", 9))
         }
-        path = made.place(system, 1) / "written.decisions.json"
-        path.write_text(json.dumps({"own-pronoun": entry}))
+        (made.place(system, 1) / "written.decisions.json").write_text(json.dumps(suites))
     page = render([Comparison(tmp_path / "out")])
-    assert f"| contrapro.{PART} (of {EXAMPLES}) |" in page  # a suite that all decide
-    assert "| sentence | 100.00 of 1 |" in page  # what each writes, as far as it can be judged
-    assert "| s4to4 | 100.00 of 3 |" in page
+    assert f"| ContraPro (of {EXAMPLES}) |" in page  # a suite that all decide
+    assert "| sentence | 100.00 of 12 |" in page  # what each writes, as far as it can be judged
+    assert "| s4to4 | 100.00 of 14 |" in page
+    assert "fewer than 10 such choices: own-term (9)." in page
+
+
+def test_who_was_still_learning_is_told(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    losses = {"sentence": (2.2, 2.1, 2.12), "mcn": (2.9, 2.5, 2.4), "moved": (9.0, 3.0, 2.0)}
+    for system, (early, late, last) in losses.items():
+        figures = {f"nll_current.at.{u}": v for u, v in ((500, early), (900, late), (1000, last))}
+        made.add(system, [1], {"training": {"updates": 1000.0, **figures}})
+    page = render([Comparison(tmp_path)])
+    assert "of the sentence system fell by 0.100 nats a token, that of others by 0.500 to 0.500 (mcn)" in page
+    assert "| sentence | 1000 |  |  |  | 0.100 |" in page
 
 
 def test_the_page_says_what_the_experiment_is_and_what_is_missing(tmp_path: Path) -> None:
