@@ -151,6 +151,22 @@ def test_an_exhausted_account_is_not_waited_for(tmp_path: Path, fake: Fake) -> N
         assert not isinstance(client._refusal(429, "{}", ""), RefusedRequestError)
 
 
+@pytest.mark.parametrize(("status", "attempts"), [(400, 1), (503, 2), (7, 2), ("rate_limit", 2)])
+def test_an_error_in_an_answer_may_tell_the_status_of_the_server_behind(
+    status: int | str, attempts: int, tmp_path: Path, fake: Fake
+) -> None:
+    """A request that is refused there is not sent again."""
+    body = json.dumps({"error": {"message": "no such field", "code": status}}).encode()
+    fake.misbehave("given", times=None, body=body)
+    with (
+        opened(tmp_path, fake, retries=1) as client,
+        pytest.raises(CotextError, match="no such field") as error,
+    ):
+        client.post(PATH, asking())
+    assert isinstance(error.value, RefusedRequestError) is (attempts == 1)
+    assert len(fake.requests) == attempts
+
+
 def test_a_timeout_is_a_passing_failure(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("timeout", seconds=30)
     with opened(tmp_path, fake, timeout=0.2) as client:

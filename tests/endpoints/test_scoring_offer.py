@@ -95,6 +95,10 @@ def test_a_server_that_breaks_down_at_the_question_has_no_such_way(
             assert "echo: status 500, however often it is asked" in found.in_words
             assert len(fake.requests) == 2 + 3  # chat, prompt_logprobs, and three attempts
             fake.behave()
+            overloaded = b'{"error": {"message": "overloaded", "type": "server_error"}}'
+            fake.misbehave("given", times=None, when=lambda r: bool(r.payload.get("echo")), body=overloaded)
+            assert "echo: status 200, however often" in find_offer(asks, asks.endpoint).in_words
+            fake.behave()
             fake.misbehave("503", times=None, when=lambda request: bool(request.payload.get("echo")))
             with pytest.raises(CotextError, match="after 3 attempts: status 503"):
                 find_offer(asks, asks.endpoint)

@@ -167,8 +167,11 @@ class Client:
         if not isinstance(content, dict):
             raise PassingError("the answer is no JSON object")
         if content.get("error"):  # as some proxies send them, with status 200
-            _, said = _error_of(content)
-            raise PassingError(f"an error: {said}")
+            code, said = _error_of(content)
+            # Many tell the status of the server behind them.
+            if code.isdecimal() and 400 <= int(code) < 600:
+                raise self._refusal(int(code), text, "")
+            raise PassingError(f"an error: {said}", status=200)
         return content
 
     def _refusal(self, status: int, text: str, asked: str) -> Exception:

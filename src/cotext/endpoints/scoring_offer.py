@@ -24,8 +24,9 @@ Way = Literal["chat", "prompt_logprobs", "echo"]
 Messages = Sequence[Mapping[str, str]]  # of a chat: role and content
 BETWEEN_MESSAGES: Final = "\n\n"  # in a plain text
 _OF_THE_KEY: Final = (401, 403)
-# So some servers answer fields that they do not know. Others (503 and the like) say that nobody is there.
-_BROKE_DOWN: Final = 500
+# So some servers answer fields that they do not know, some proxies with an error in an answer whose status
+# tells of none. Others (503 and the like) say that nobody is there.
+_BROKE_DOWN: Final = (500, 200)
 _QUESTION: Final[Messages] = ({"role": "user", "content": "Count to three."},)
 _TRIED: Final = "one two three"
 
@@ -69,7 +70,7 @@ def find_offer(client: Asks, endpoint: Endpoint) -> ScoringOffer:
                 raise
             refused[way] = f"status {error.status}"
         except UnansweredError as error:
-            if error.status != _BROKE_DOWN:
+            if error.status not in _BROKE_DOWN:
                 raise
             refused[way] = f"status {error.status}, however often it is asked"
         except (UntoldError, NoBoundaryError) as error:
