@@ -4,6 +4,7 @@ What is not known says "not recorded". The head is YAML as the Hugging Face hub 
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,10 @@ import yaml
 from cotext.config.recipe import Config
 from cotext.data.languages import Languages
 from cotext.models.describe import describe_model
+from cotext.models.reach import OWN, source_reach, target_reach
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_json
+from cotext.runtime.tables import listed
 
 NOT_RECORDED: Final = "not recorded"
 MAX_CELL: Final = 300  # characters of a cell that comes from elsewhere
@@ -165,19 +168,31 @@ def _summary(facts: CardFacts) -> str:
 
 
 def _context(config: Config) -> str:
-    view = config.view
-    if view.kind == "sentence":
+    source, target = source_reach(config), target_reach(config)
+    if source == target == OWN:
         return "Every sentence is translated by itself."
-    if view.kind == "window":
-        target = view.before if view.target_before is None else view.target_before
-        return (
-            f"Every sentence is translated with {view.before} source sentences before it, {view.after} after "
-            f"it and {target} target sentences before it."
+    parts = [
+        f"{_sentences(count)} {side} it in the {text}"
+        for count, side, text in (
+            (source.before, "before", "source"),
+            (source.after, "after", "source"),
+            (target.before, "before", "translation"),
         )
-    pieces = f"pieces of up to {view.max_tokens} tokens"
-    if view.kind == "document":
-        return f"Documents are translated in {pieces}, each as a whole."
-    return f"Every sentence is translated with all source sentences before it, in {pieces}."
+        if count
+    ]
+    if config.model.batch_context != "none":
+        within = f" within groups of {config.decode.group_windows} windows"
+    elif config.view.kind in ("document", "cumulative"):
+        within = f" within pieces of up to {config.view.max_tokens} tokens"
+    else:
+        within = ""
+    return f"What it writes for a sentence can depend on {listed(parts)}{within and ','}{within}."
+
+
+def _sentences(count: float) -> str:
+    if math.isinf(count):
+        return "all sentences"
+    return "1 sentence" if count == 1 else f"{count:.0f} sentences"
 
 
 def _loading(facts: CardFacts) -> str:
