@@ -21,6 +21,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_json, read_text
+from cotext.training.warm_start import read_account
 
 # Commands that run a model, and so take a device.
 ON_DEVICE = (
@@ -203,7 +204,11 @@ def _excerpt(
 
 
 def of_training(run: Path) -> Figures:
-    """Losses and BLEU on the development set of the final model and by update; target tokens a second."""
+    """Losses and BLEU on the development set of the final model and by update; target tokens a second.
+
+    `start.sentences`, `start.rows`: the loss before the first update where training began with another run,
+    on single sentences and on the rows of this one.
+    """
     entries = [unsealed(line) for line in sealed_lines(run / "metrics.jsonl") if line]
     validations = [entry for entry in entries if entry["kind"] == "validation"]
     told = ("loss", "nll_current", "nll_context", "without_path", "bleu")
@@ -218,6 +223,9 @@ def of_training(run: Path) -> Figures:
     speed = [entry["tokens_per_second"] for entry in entries if entry["kind"] == "train"]
     if speed:
         found["tokens_per_second"] = statistics.median(speed)
+    start = read_account(run / "init.json").get("loss") if (run / "init.json").is_file() else None
+    if start:
+        found |= {"start.sentences": start["sentences_here"], "start.rows": start["instances_here"]}
     return found
 
 

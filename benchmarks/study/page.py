@@ -288,9 +288,11 @@ def _cost(found: Comparison) -> Iterator[str]:
         "updates": ("training.updates", 0),
         "tokens a second in training": ("training.tokens_per_second", 0),
         "seconds a document": ("speed.settings.one.1.median", 2),
-        "development loss": ("training.best", 3),
+        "loss at the start, single sentences": ("training.start.sentences", 3),
+        "its own rows": ("training.start.rows", 3),
+        "at the end": ("training.best", 3),
     }
-    rows = [["", *columns, "which fell in the second half by"]]
+    rows = [["", *columns, "of which in the second half"]]
     for system in found.results["rows"]:
         cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
         if any(value is not None for value, _ in cells):
@@ -298,6 +300,10 @@ def _cost(found: Comparison) -> Iterator[str]:
             told = "" if fell is None else f"{fell:.3f}"
             rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells), told])
     yield "### Cost"
+    yield (
+        "Losses in nats a token. At the start: of the model that training began with, before the first "
+        "update, on a part of the development set; at the end: the best of current sentences on all of it."
+    )
     yield _markdown(rows)
 
 

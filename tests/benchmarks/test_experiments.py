@@ -119,6 +119,8 @@ def test_rows_are_trained_measured_and_told(finished: Path) -> None:
     assert 0 <= first["accuracy"]["figures"]["register"] <= 100
     assert list(rows["later"]["1"]["measures"]) == ["training"]
     assert (finished / "out" / "runs" / "later-1" / "init.json").is_file()
+    assert rows["later"]["1"]["measures"]["training"]["figures"]["start.rows"] > 0
+    assert "start.rows" not in first["training"]["figures"]
     page = (finished / "out" / "tables.md").read_text()
     assert "|  | updates | loss at 2 | loss at 4 | register |" in page
     assert re.search(r"^\| first \| 4 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d \|$", page, re.MULTILINE)
