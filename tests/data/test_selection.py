@@ -399,6 +399,7 @@ def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -
     command = ["prepare", *files, "--out", tmp_path / "data"]
     refused: Outcome = cotext(*command)
     assert (refused.code, "train.jsonl:31: document 'odd'" in refused.err) == (2, True)
+    assert refused.err.endswith(". --skip-unequal leaves such documents out\n")
     shown = succeed(*command, "--skip-unequal").out
     assert (
         "train: beads 90, joined of several sentences 60; gaps 30, sentences without a partner left out "

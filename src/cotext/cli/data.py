@@ -1,6 +1,8 @@
 """Commands that make data: `prepare` and `distill`."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -216,7 +218,7 @@ def prepare(
         if source is None:
             raise CotextError("--append needs --source: the documents to be added")
         appended_split = splitting(abbreviations, splitter, split, "add --split")
-        with stages() as progress:
+        with stages() as progress, _telling_how_to_skip():
             report = append_corpus(
                 source,
                 target,
@@ -263,7 +265,7 @@ def prepare(
             jieba=jieba,
             sample_sentences=_sample(tokenizer_sample),
         )
-        with stages() as progress:
+        with stages() as progress, _telling_how_to_skip():
             report = prepare_corpus(
                 source,
                 target,
@@ -293,6 +295,16 @@ def prepare(
         return
     typer.echo(report.render())
     typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+@contextmanager
+def _telling_how_to_skip() -> Iterator[None]:
+    from cotext.data.formats.corpus import UnequalSidesError
+
+    try:
+        yield
+    except UnequalSidesError as error:
+        raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
 
 
 def _sample(given: str | None) -> int | None:

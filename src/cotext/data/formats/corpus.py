@@ -64,6 +64,10 @@ def place_of_sentence(
     return str(path)
 
 
+class UnequalSidesError(CotextError):
+    """A document whose sides differ in number of sentences."""
+
+
 def read_parallel(
     source: Path,
     target: Path | None,
@@ -76,7 +80,7 @@ def read_parallel(
     A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
     to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
     Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
-    differ, and for all that read_documents refuses.
+    differ (UnequalSidesError), and for all that read_documents refuses.
     """
     counts = alignment if alignment is not None else Alignment()
     source_format = _resolve(source, format)
@@ -107,7 +111,8 @@ def _pairs_of_one_file(
             continue
         problem = both_sides_problem(record)
         if problem:
-            raise CotextError(f"{path}:{record.line}: {problem}")
+            kind = CotextError if record.source is None or record.target is None else UnequalSidesError
+            raise kind(f"{path}:{record.line}: {problem}")
         if record.beads is None:
             yield ParallelDocument(record.id, source, target)
         else:
@@ -136,11 +141,13 @@ def _pairs_of_two_files(
                 f"partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
         problem = pair_problem(order, first, second, both_have_ids)
-        if problem and skipped is not None and (not both_have_ids or first.id == second.id):
+        unequal = not both_have_ids or first.id == second.id
+        if problem and unequal and skipped is not None:
             skipped.unequal += 1
             continue
         if problem:
-            raise CotextError(f"{source}:{first.line} and {target}:{second.line}: {problem}{doubt}")
+            kind = UnequalSidesError if unequal else CotextError
+            raise kind(f"{source}:{first.line} and {target}:{second.line}: {problem}{doubt}")
         known = second if target_format.carries_ids and not source_format.carries_ids else first
         yield ParallelDocument(known.id, first.sentences or (), second.sentences or ())
 
