@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import WordTokenizer
 
-from cotext.config.recipe import Config, differences, dump_config, load_config, parse_config
+from cotext.config.recipe import Config, differences, dump_config, keys, load_config, parse_config
 from cotext.config.reference import reference
 from cotext.config.sizes import SIZES
 from cotext.config.training import TrainConfig
+from cotext.config.usual_names import USUAL_NAMES
 from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model
@@ -87,6 +88,9 @@ def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple,
         ("decode.beams=3", "unknown key 'decode.beams'; the nearest known one is 'decode.beam'"),
         ("beam=3", "unknown key 'beam'; the nearest known one is 'decode.beam'"),
         ("loss.smoothing=0", "unknown key 'loss.smoothing'; the nearest known one is 'loss.label_smoothing'"),
+        ("train.lr=1", "unknown key 'train.lr'; the nearest known one is 'train.learning_rate'"),
+        ("train.update-freq=1", "the nearest known one is 'train.accumulate'"),
+        ("d_model=8", "unknown key 'd_model'; the nearest known one is 'model.dimension'"),
         ("model.heads=many", "model.heads = 'many': input should be a valid integer"),
         ("model.heads=0", "model.heads = 0: input should be greater than 0"),
         ("model.heads=2.5", "model.heads = 2.5: input should be a valid integer"),
@@ -347,3 +351,10 @@ def test_any_model_takes_any_order_and_context() -> None:
         for context in ("own", "foreign"):
             overrides = ["model.shift=2", f"train.order={order}", f"train.context={context}"]
             build_model(load_config(RECIPE, "tiny", overrides), 100)
+
+
+def test_names_of_other_toolkits_lead_to_keys_that_there_are() -> None:
+    known = {key for key, _ in keys(Config)}
+    assert set(USUAL_NAMES.values()) <= known
+    own = {key.rpartition(".")[2] for key in known}
+    assert not own & USUAL_NAMES.keys()  # a name that is a key here means that key

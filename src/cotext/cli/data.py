@@ -1,8 +1,6 @@
 """Commands that make data: `prepare` and `distill`."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,6 +27,7 @@ from cotext.cli.options import (
     shard_of,
     splitting,
     tell_shard,
+    telling_how_to_skip,
 )
 from cotext.runtime.errors import CotextError, shown
 
@@ -218,7 +217,7 @@ def prepare(
         if source is None:
             raise CotextError("--append needs --source: the documents to be added")
         appended_split = splitting(abbreviations, splitter, split, "add --split")
-        with stages() as progress, _telling_how_to_skip():
+        with stages() as progress, telling_how_to_skip():
             report = append_corpus(
                 source,
                 target,
@@ -265,7 +264,7 @@ def prepare(
             jieba=jieba,
             sample_sentences=_sample(tokenizer_sample),
         )
-        with stages() as progress, _telling_how_to_skip():
+        with stages() as progress, telling_how_to_skip():
             report = prepare_corpus(
                 source,
                 target,
@@ -295,16 +294,6 @@ def prepare(
         return
     typer.echo(report.render())
     typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
-
-
-@contextmanager
-def _telling_how_to_skip() -> Iterator[None]:
-    from cotext.data.formats.corpus import UnequalSidesError
-
-    try:
-        yield
-    except UnequalSidesError as error:
-        raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
 
 
 def _sample(given: str | None) -> int | None:

@@ -204,6 +204,17 @@ def splitting(abbreviations: Path | None, splitter: str | None, used: bool, reme
     return Splitting(read, splitter or BY_RULES)
 
 
+@contextmanager
+def telling_how_to_skip() -> Iterator[None]:
+    """Tell the option that leaves out a document whose sides differ, where one is refused."""
+    from cotext.data.formats.corpus import UnequalSidesError
+
+    try:
+        yield
+    except UnequalSidesError as error:
+        raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
+
+
 def require_translations(protocols: list[str] | None, translate: bool) -> None:
     """Raise CotextError where protocols are named, and nothing is translated that they could evaluate."""
     if protocols and not translate:

@@ -19,6 +19,7 @@ from cotext.config.former import renamed
 from cotext.config.model import ModelConfig
 from cotext.config.sizes import sized
 from cotext.config.training import LossConfig, TrainConfig
+from cotext.config.usual_names import USUAL_NAMES
 from cotext.config.view import ViewConfig
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
@@ -205,7 +206,8 @@ def _explain(error: ValidationError, where: str) -> Iterator[str]:
         key = ".".join(str(part) for part in problem["loc"] if isinstance(part, int) or part in parts)
         written = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            [near] = nearest(written, known)
+            last = written.rpartition(".")[2].lower().replace("-", "_")
+            near = USUAL_NAMES.get(last) or nearest(written, known)[0]
             yield f"{where}: unknown key {shown(written)}; the nearest known one is '{near}'"
         else:
             found = f"{key or shown(written)} = {shown(problem['input'])}"

@@ -8,6 +8,7 @@ import torch
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config, parse_config
+from cotext.config.usual_names import USUAL_NAMES
 from cotext.data.languages import Languages
 from cotext.data.shortlist import SHORTLIST, Shortlist, named
 from cotext.data.tokenizer import Tokenizer
@@ -181,7 +182,8 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
         if key not in known:
-            [near] = nearest(key, known)
+            usual = USUAL_NAMES.get(key, "").removeprefix("decode.")
+            near = usual if usual in known else nearest(key, known)[0]
             raise CotextError(
                 f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
                 f"{', '.join(known)}"
