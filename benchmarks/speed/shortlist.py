@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.speed.harness import apply, parser, table
 from benchmarks.speed.int8 import CELLS, SYSTEMS, WORDS
-from benchmarks.speed.int8_quality import METRICS, shares, written
+from benchmarks.speed.precision_quality import METRICS, shares, written
 from benchmarks.speed.systems import Numerals, config_of, random_documents, random_model, translated
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
