@@ -6,6 +6,7 @@
 `speed` has random weights and, for all that write token by token, outputs as long as the source; sentences
 are equally long, which suits batches. `one`: a document at a time; `many`: as many side by side as
 decode.max_tokens takes. Dimensions are those of the size, layers those of the recipes (6 + 6, CASA 6 + 4).
+Rows of int8 are quantised as a run is; shortlists are random ones of `benchmarks.speed.shortlist`.
 `length` has sentences of all lengths, and takes the clock's time where there is a GPU. Ratios are those of
 one round, tables show medians with the smallest and the largest.
 """
@@ -23,6 +24,7 @@ import torch
 
 from benchmarks.speed.batches import lengths
 from benchmarks.speed.harness import apply, parser, table
+from benchmarks.speed.shortlist import CANDIDATES, random_shortlist
 from benchmarks.speed.systems import (
     SIZES,
     Numerals,
@@ -37,6 +39,7 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.interchange.ctranslate2 import write_weights
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.engine_folder import INSTALL
+from cotext.models.int8 import LEAST, quantised
 from cotext.models.interface import Model
 from cotext.runtime.devices import choose_device
 from cotext.runtime.timing import Way, in_turn, spread
@@ -48,7 +51,12 @@ PIECE = 20_000  # tokens a side: every document is one piece
 Translate = Callable[[Sequence[Document]], float]  # gives sentences written
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 # What the others are compared with: greedy, with beam 5, and sentences.
-BASELINES = ("G-Transformer, greedy", "G-Transformer, beam 5", "Sent2Sent, greedy, one batch")
+BASELINES = (
+    "G-Transformer, greedy",
+    "G-Transformer, beam 5",
+    "Sent2Sent, greedy, one batch",
+    "Sent2Sent int8, greedy, one batch",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class System:
     recipe: str
     beam: int = 1
     one_by_one: bool = False
+    int8: bool = False
+    shortlist: bool = False
 
 
 SYSTEMS = (
@@ -74,7 +84,11 @@ SYSTEMS = (
     System("Sent2Sent, beam 5, one by one", SENTENCE, 5, one_by_one=True),
     System(BASELINES[2], SENTENCE),
     System("Sent2Sent, beam 5, one batch", SENTENCE, 5),
+    System(BASELINES[3], SENTENCE, int8=True),
+    System("Sent2Sent int8, greedy, one batch, shortlist", SENTENCE, int8=True, shortlist=True),
     System("CASA", "casa/casa"),
+    System("CASA int8", "casa/casa", int8=True),
+    System("CASA int8, shortlist", "casa/casa", int8=True, shortlist=True),
     System("CASA, beam 5", "casa/casa", 5),
     System("CASA-Latent", "casa/latent"),
 )
@@ -83,10 +97,11 @@ SYSTEMS = (
 # ---------------------------------------------------------------------------------------------- systems
 
 
-def decoding_config(recipe: str, size: str, beam: int, max_tokens: int) -> Config:
+def decoding_config(recipe: str, size: str, beam: int, max_tokens: int, shortlist: int = 0) -> Config:
     """Sentences may be as long as their source, and what writes token by token makes them so."""
     decode = [f"decode.beam={beam}", "decode.max_ratio=1", "decode.max_extra=0"]
-    return config_of(recipe, size, *decode, f"decode.max_tokens={max_tokens}", f"view.max_tokens={PIECE}")
+    decode += [f"decode.max_tokens={max_tokens}", f"decode.shortlist={shortlist}"]
+    return config_of(recipe, size, *decode, f"view.max_tokens={PIECE}")
 
 
 def systems(
@@ -94,20 +109,22 @@ def systems(
 ) -> dict[str, Translate]:
     """The lines of the table by name, all or those that begin as one of `chosen`; search shares models."""
     start = tuple(chosen) or ("",)
-    models: dict[str, Model] = {}
+    models: dict[tuple[str, bool], Model] = {}
     found: dict[str, Translate] = {}
     for system in SYSTEMS:
         if (system.one_by_one and many) or not system.name.startswith(start):
             continue
-        config = decoding_config(system.recipe, size, system.beam, 1 if system.one_by_one else max_tokens)
-        model = models.get(system.recipe)
-        if model is None:
-            model = models[system.recipe] = random_model(config)
-        found[system.name] = partial(
-            translated, DocumentTranslator(model, config, Numerals(), torch.device("cpu"))
-        )
-    if SENTENCE in models:
-        engines = ctranslate(models[SENTENCE], size, many, folder)
+        batch = 1 if system.one_by_one else max_tokens
+        candidates = CANDIDATES if system.shortlist else 0
+        config = decoding_config(system.recipe, size, system.beam, batch, candidates)
+        if (model := models.get((system.recipe, system.int8))) is None:
+            model = random_model(config)
+            model = models[system.recipe, system.int8] = quantised(model, LEAST) if system.int8 else model
+        lists = random_shortlist() if system.shortlist else None
+        translator = DocumentTranslator(model, config, Numerals(), torch.device("cpu"), shortlist=lists)
+        found[system.name] = partial(translated, translator)
+    if (SENTENCE, False) in models:
+        engines = ctranslate(models[SENTENCE, False], size, many, folder)
         found |= {name: engine for name, engine in engines.items() if name.startswith(start)}
     return found
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
+from cotext.decoding.best_columns import best_column
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.decoding.nbest_beam import Alternative
 from cotext.decoding.output_layer import OutputLayer
@@ -29,7 +30,7 @@ from cotext.decoding.steps import Steps
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
-CHUNK = 1024
+CHUNK = 128  # frames whose logits are made at once: so few stay in the cache of a CPU
 PASS_TOKENS = 1024  # source tokens of rows that a CPU reads at once: more of them take no less time each
 
 
@@ -51,18 +52,26 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """The frames of a row with the best symbol of each."""
+class _Path:
+    """The best symbol of every frame of a row, with its log-probability."""
 
-    output: OutputLayer
-    hidden: Tensor  # [T, D]
-    sentences: dict[int, list[int]]  # the frames of each
     symbol: list[int]
     log_p: list[float]
 
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The frames of a row; `path` is found when a search over texts asks for it."""
+
+    output: OutputLayer
+    hidden: Tensor  # [T, D]
+    sentence: Tensor  # [T], of every frame
+    sentences: dict[int, list[int]]  # the frames of each
+    path: _Path | None
+
     def frames(self, k: int) -> list[int]:
         """The frames of sentence k; all where it has none."""
-        return self.sentences.get(k) or list(range(len(self.symbol)))
+        return self.sentences.get(k) or list(range(len(self.sentence)))
 
 
 def search_frames(
@@ -123,28 +132,42 @@ class _FrameSearch:
         hidden_ND = self.model.decode(draft)[real]
         sizes = real.sum(dim=1).tolist()
         outputs = self._outputs(requests)
-        parts = [
-            (output, sum(size for _, size in rows))
-            for output, rows in groupby(zip(outputs, sizes, strict=True), key=itemgetter(0))
-        ]
-        split = torch.split(hidden_ND, [size for _, size in parts])
-        found = [self._best(output, part, self.never) for (output, _), part in zip(parts, split, strict=True)]
-        log_p, symbol = (torch.cat(each) for each in zip(*found, strict=True))
-        if self.model.path == "sentences":
-            first = _begins(draft.sentence)
-            last = _begins(draft.sentence.flip(1)).flip(1)
-            for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
-                symbol[ends[real]], log_p[ends[real]] = fixed, 0.0
-        if not bool(log_p.isfinite().all()):
-            raise CotextError(
-                "the model's output is not a number; check the model with the loss on known text"
-            )
-        of_rows = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
-        for output, hidden_TD, sentence, best, probability in zip(outputs, *of_rows, strict=True):
+        of_rows = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
+        paths = [None] * len(sizes) if self.options.beam > 1 else self._paths(outputs, *of_rows)
+        for output, hidden_TD, sentence_T, path in zip(outputs, *of_rows, paths, strict=True):
             frames: dict[int, list[int]] = {}
-            for i, k in enumerate(sentence.tolist()):
+            for i, k in enumerate(sentence_T.tolist()):
                 frames.setdefault(k, []).append(i)
-            yield _Row(output, hidden_TD, frames, best.tolist(), probability.tolist())
+            yield _Row(output, hidden_TD, sentence_T, frames, path)
+
+    def _paths(
+        self, outputs: Sequence[OutputLayer], hidden: Sequence[Tensor], sentences: Sequence[Tensor]
+    ) -> list[_Path]:
+        """The most probable path of every row, of its states [T, D] and their sentences [T].
+
+        Rows that share an output layer and follow each other are computed together.
+        """
+        found = [
+            self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never)
+            for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
+        ]
+        sizes = [len(hidden_TD) for hidden_TD in hidden]
+        log_p, symbol = (torch.split(torch.cat(each), sizes) for each in zip(*found, strict=True))
+        paths = []
+        for best_T, log_p_T, sentence_T in zip(symbol, log_p, sentences, strict=True):
+            if self.model.path == "sentences":
+                first, last = _begins(sentence_T), _begins(sentence_T.flip(0)).flip(0)
+                for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
+                    best_T[ends], log_p_T[ends] = fixed, 0.0
+            if not bool(log_p_T.isfinite().all()):
+                raise CotextError(
+                    "the model's output is not a number; check the model with the loss on known text"
+                )
+            paths.append(_Path(best_T.tolist(), log_p_T.tolist()))
+        return paths
+
+    def _path(self, row: _Row) -> _Path:
+        return row.path or self._paths([row.output], [row.hidden], [row.sentence])[0]
 
     def _outputs(self, requests: Sequence[SearchRequest]) -> list[OutputLayer]:
         """The output layer of every row: one for all, or with shortlists that of the row alone."""
@@ -190,11 +213,11 @@ class _FrameSearch:
         if self.options.beam > 1:
             return [self._searched(row, k) for k in range(request.sentences)]
         non_content = {*self.non_content, self.symbols.special.eos}
-        found = []
+        path, found = self._path(row), []
         for k in range(request.sentences):
             here = row.frames(k)
-            path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
-            found.append([collapse(*path, non_content)])
+            own = [path.symbol[i] for i in here], [path.log_p[i] for i in here]
+            found.append([collapse(*own, non_content)])
         return found
 
     def _searched(self, row: _Row, k: int) -> list[_Text]:
@@ -219,7 +242,8 @@ class _FrameSearch:
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
         """The sentences of a row in which the model has set their ends."""
         special = self.symbols.special
-        whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
+        path = self._path(row)
+        whole = collapse(path.symbol, path.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = list(whole.tokens), list(whole.log_p)
         if not labels or labels[-1] != special.eos:
             labels.append(special.eos)
@@ -246,7 +270,8 @@ class _FrameSearch:
         if self.model.path == "sentences":
             here = here[1:-1]
         log_p, word = self._best(row.output, row.hidden[here], self.without_content)
-        before = torch.tensor([row.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
+        path = self._path(row)
+        before = torch.tensor([path.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
             raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
@@ -258,9 +283,9 @@ class _FrameSearch:
     ) -> tuple[Tensor, Tensor]:
         """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N]."""
         parts = torch.split(hidden_ND, CHUNK)
-        found = [self._log_p(output, part, forbidden).max(dim=1) for part in parts]
-        column = torch.cat([best.indices for best in found])
-        return torch.cat([best.values for best in found]), output.tokens(column)
+        found = [best_column(self._log_p(output, part, forbidden)) for part in parts]
+        log_p, column = (torch.cat(of_parts).squeeze(1) for of_parts in zip(*found, strict=True))
+        return log_p, output.tokens(column)
 
     def _log_p(self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
         """Log-probabilities of the columns of an output layer, [N, U]; of the forbidden symbols -inf."""
@@ -269,10 +294,10 @@ class _FrameSearch:
         return log_p.index_fill_(1, columns, -torch.inf)
 
 
-def _begins(sentence: Tensor) -> Tensor:
-    """A mask of the first frame of every sentence: [B, T]."""
-    begins = sentence >= 0
-    begins[:, 1:] &= sentence[:, 1:] != sentence[:, :-1]
+def _begins(sentence_T: Tensor) -> Tensor:
+    """A mask of the first frame of every sentence of a row, [T]."""
+    begins = torch.ones_like(sentence_T, dtype=torch.bool)
+    begins[1:] = sentence_T[1:] != sentence_T[:-1]
     return begins
 
 
