@@ -91,7 +91,10 @@ class OutputLayer:
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        return logits_NU.log_softmax(dim=1, dtype=precise_dtype(logits_NU))
+        if logits_NU.dtype != precise_dtype(logits_NU):
+            return logits_NU.log_softmax(dim=1, dtype=precise_dtype(logits_NU))
+        # In place: memory of that size is new to the process, page by page, every time.
+        return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
     def _whole(self, hidden_ND: Tensor) -> Tensor:
         model, device = self._model, hidden_ND.device.type
