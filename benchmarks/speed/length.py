@@ -210,6 +210,8 @@ def main() -> None:
     made.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = made.parse_args()
     apply(options)
+    if len(options.lengths) < 3 and options.what in ("training", "translation"):
+        made.error("--lengths: give three or more: the third and on are told beside the first two")
     if options.what == "own-peak":
         own_peak(options.of[0], int(options.of[1]), options)
         return

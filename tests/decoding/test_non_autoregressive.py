@@ -186,12 +186,24 @@ def test_a_beam_needs_a_path_for_every_sentence(name: str) -> None:
         found(model_of(SYSTEMS[name]), instances(), SearchOptions(beam=2))
 
 
-def test_output_that_is_not_a_number_is_refused() -> None:
+@pytest.mark.parametrize(("beam", "told"), [(1, "not a number"), (2, "NaN in the model's output")])
+def test_output_that_is_not_a_number_is_refused(beam: int, told: str) -> None:
     model = model_of(CONTEXT)
     with torch.no_grad():
         model.decoder[0].feed_forward.narrow.bias.fill_(math.nan)
-    with pytest.raises(CotextError, match="not a number"):
-        found(model, instances())
+    with pytest.raises(CotextError, match=told):
+        found(model, instances(), SearchOptions(beam=beam))
+
+
+def test_a_beam_whose_texts_say_nothing_within_their_limit_writes_the_word_of_greedy_search() -> None:
+    model, rows = model_of(CONTEXT, seed=2), instances()
+    blank = tuple(sorted({*range(4, 13)} - {6}))
+    symbols = SearchSymbols(SYMBOLS, TOKENIZER.unk, blank=blank, unused=(TOKENIZER.sep,))
+    source, asked = source_batch(rows, SYMBOLS), requests(rows, limit=2)
+    greedy, beam = (search_frames(model, source, asked, symbols, SearchOptions(beam=n)) for n in (1, 2))
+    for one, other in zip(greedy, beam, strict=True):
+        assert other.tokens == one.tokens
+        assert other.token_log_probabilities == pytest.approx(one.token_log_probabilities)
 
 
 # --- scoring
