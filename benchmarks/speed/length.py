@@ -162,7 +162,9 @@ def row(system: System, ways: dict[int, Way], rounds: int) -> tuple[str, ...]:
     first, second, *_, last = ways
     a, b, c = (times.median(str(tokens)) for tokens in (first, second, last))
     line = a + (b - a) * (last - first) / (second - first)
-    return (system.name, *each, f"{c / a:.2f}", f"{c / line:.2f}" if system.grows else "flat")
+    found = (system.name, *each, f"{c / a:.2f}", f"{c / line:.2f}" if system.grows else "flat")
+    print(*found, sep="  ", flush=True)  # the table comes when all are measured
+    return found
 
 
 def report(what: str, rows: Sequence[tuple[str, ...]], options: argparse.Namespace) -> None:
