@@ -12,7 +12,7 @@ V vocabulary.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 
 import torch
@@ -52,26 +52,18 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
-    """The best symbol of every frame of a row, with its log-probability."""
-
-    symbol: list[int]
-    log_p: list[float]
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
-    """The frames of a row; `path` is found when a search over texts asks for it."""
+    """The frames of a row with the best symbol of each, of none where a beam looks for texts instead."""
 
     output: OutputLayer
     hidden: Tensor  # [T, D]
-    sentence: Tensor  # [T], of every frame
     sentences: dict[int, list[int]]  # the frames of each
-    path: _Path | None
+    symbol: list[int]
+    log_p: list[float]
 
     def frames(self, k: int) -> list[int]:
         """The frames of sentence k; all where it has none."""
-        return self.sentences.get(k) or list(range(len(self.sentence)))
+        return self.sentences.get(k) or list(range(len(self.hidden)))
 
 
 def search_frames(
@@ -133,19 +125,20 @@ class _FrameSearch:
         sizes = real.sum(dim=1).tolist()
         outputs = self._outputs(requests)
         of_rows = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
-        paths = [None] * len(sizes) if self.options.beam > 1 else self._paths(outputs, *of_rows)
+        paths = self._paths(outputs, *of_rows) if self.options.beam == 1 else repeat(([], []), len(sizes))
         for output, hidden_TD, sentence_T, path in zip(outputs, *of_rows, paths, strict=True):
             frames: dict[int, list[int]] = {}
             for i, k in enumerate(sentence_T.tolist()):
                 frames.setdefault(k, []).append(i)
-            yield _Row(output, hidden_TD, sentence_T, frames, path)
+            yield _Row(output, hidden_TD, frames, *path)
 
     def _paths(
         self, outputs: Sequence[OutputLayer], hidden: Sequence[Tensor], sentences: Sequence[Tensor]
-    ) -> list[_Path]:
+    ) -> Iterator[tuple[list[int], list[float]]]:
         """The most probable path of every row, of its states [T, D] and their sentences [T].
 
-        Rows that share an output layer and follow each other are computed together.
+        Gives symbols and log-probabilities. Rows that share an output layer and follow each other are
+        computed together.
         """
         found = [
             self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never)
@@ -153,7 +146,6 @@ class _FrameSearch:
         ]
         sizes = [len(hidden_TD) for hidden_TD in hidden]
         log_p, symbol = (torch.split(torch.cat(each), sizes) for each in zip(*found, strict=True))
-        paths = []
         for best_T, log_p_T, sentence_T in zip(symbol, log_p, sentences, strict=True):
             if self.model.path == "sentences":
                 first, last = _begins(sentence_T), _begins(sentence_T.flip(0)).flip(0)
@@ -163,11 +155,7 @@ class _FrameSearch:
                 raise CotextError(
                     "the model's output is not a number; check the model with the loss on known text"
                 )
-            paths.append(_Path(best_T.tolist(), log_p_T.tolist()))
-        return paths
-
-    def _path(self, row: _Row) -> _Path:
-        return row.path or self._paths([row.output], [row.hidden], [row.sentence])[0]
+            yield best_T.tolist(), log_p_T.tolist()
 
     def _outputs(self, requests: Sequence[SearchRequest]) -> list[OutputLayer]:
         """The output layer of every row: one for all, or with shortlists that of the row alone."""
@@ -213,11 +201,11 @@ class _FrameSearch:
         if self.options.beam > 1:
             return [self._searched(row, k) for k in range(request.sentences)]
         non_content = {*self.non_content, self.symbols.special.eos}
-        path, found = self._path(row), []
+        found = []
         for k in range(request.sentences):
             here = row.frames(k)
-            own = [path.symbol[i] for i in here], [path.log_p[i] for i in here]
-            found.append([collapse(*own, non_content)])
+            path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
+            found.append([collapse(*path, non_content)])
         return found
 
     def _searched(self, row: _Row, k: int) -> list[_Text]:
@@ -242,8 +230,7 @@ class _FrameSearch:
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
         """The sentences of a row in which the model has set their ends."""
         special = self.symbols.special
-        path = self._path(row)
-        whole = collapse(path.symbol, path.log_p, self.non_content, repeats=self.model.path == "row")
+        whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = list(whole.tokens), list(whole.log_p)
         if not labels or labels[-1] != special.eos:
             labels.append(special.eos)
@@ -269,9 +256,8 @@ class _FrameSearch:
         here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
+        before, _ = self._best(row.output, row.hidden[here], self.never)
         log_p, word = self._best(row.output, row.hidden[here], self.without_content)
-        path = self._path(row)
-        before = torch.tensor([path.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
             raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")

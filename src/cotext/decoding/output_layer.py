@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.precision import precise
 from cotext.models.int8 import output_logits, output_of
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
 
@@ -91,8 +91,7 @@ class OutputLayer:
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        if logits_NU.dtype != precise_dtype(logits_NU):
-            return logits_NU.log_softmax(dim=1, dtype=precise_dtype(logits_NU))
+        logits_NU = precise(logits_NU)
         # In place: memory of that size is new to the process, page by page, every time.
         return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
