@@ -105,16 +105,44 @@ def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path:
     assert open_scorer(run, "cpu").translator.first_pass is None
 
 
+def named_in(signature: str) -> str:
+    """The name of the first pass, without its decode settings."""
+    return signature.rsplit("|first_pass:", 1)[1].split("(", 1)[0]
+
+
 def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: Path) -> None:
     first = make_run(
         world / "data", tmp_path / "sentence", open_scorer(world / "sentence", "cpu").loaded.config, 8
     )
     names = [
-        open_run(world / "window", "cpu", {"first_pass": str(run)}).translator.signature.rsplit(":", 1)[1]
+        named_in(open_run(world / "window", "cpu", {"first_pass": str(run)}).signature)
         for run in (world / "sentence", first, tmp_path / "." / "sentence")
     ]
     assert names[0] != names[1] == names[2]
     assert all(name.startswith("sentence-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("decode", "told"),
+    [
+        ({"beam": 1}, ",beam:1,"),
+        ({"length_penalty": 2.0}, ",lp:2,"),
+        ({"max_extra": 3}, "x+3)"),
+        ({"precision": "int8"}, "-int8("),
+    ],
+)
+def test_signatures_tell_how_a_first_pass_decodes(
+    world: Path, tmp_path: Path, decode: dict[str, Any], told: str
+) -> None:
+    config = open_scorer(world / "sentence", "cpu").loaded.config
+    run = make_run(world / "data", tmp_path / "sentence", with_section(config, "decode", **decode), 2)
+    plain, changed = (
+        open_run(world / "window", "cpu", {"first_pass": str(each)}).signature.rsplit("|first_pass:", 1)
+        for each in (world / "sentence", run)
+    )
+    assert plain[0] == changed[0]
+    assert told not in plain[1]
+    assert told in changed[1]
 
 
 def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path: Path) -> None:
@@ -126,8 +154,7 @@ def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path
     def name(frequent: int) -> str:
         table = np.zeros((tokenizer.source_vocabulary_size, 3), np.int32)
         Shortlist(tokenizer.fingerprint, table, np.arange(frequent, dtype=np.int32)).save(run / SHORTLIST)
-        opened = open_run(world / "window", "cpu", {"first_pass": str(run)})
-        return opened.signature.rsplit(":", 1)[1]
+        return named_in(open_run(world / "window", "cpu", {"first_pass": str(run)}).signature)
 
     few, more = name(5), name(9)
     assert few != more

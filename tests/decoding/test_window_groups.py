@@ -580,7 +580,8 @@ def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
     plain = translator(SYSTEMS["window"], "transformer")
     assert not {"schedule", "group_windows", "first_pass"} & set(entries(plain))
     two = translator(SYSTEMS["window"], "transformer", first_pass=first)
-    assert entries(two) == entries(plain) | {"first_pass": "first"}
+    told = "first(view:sentence,align:constrained,beam:2,lp:0.6,limit:1x+4)"
+    assert entries(two) == entries(plain) | {"first_pass": told}
     meeting = translator(SYSTEMS["window"], first_pass=first, schedule="simultaneous")
     assert entries(meeting) == entries(two) | {"schedule": "simultaneous", "group_windows": "3"}
 

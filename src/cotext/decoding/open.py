@@ -169,8 +169,9 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
     shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
-    # All that its translations depend on, as far as files of the run may change under this name.
-    parts = (run.resolve().name, checksum(weights)[:8], named(shortlist))
+    # All that its translations depend on beside its decode settings, which signatures tell, too.
+    precision = "" if loaded.precision == "float32" else loaded.precision
+    parts = (run.resolve().name, checksum(weights)[:8], precision, named(shortlist))
     name = "-".join(filter(None, parts))
     translator = DocumentTranslator(
         loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist

@@ -181,7 +181,8 @@ class DecodingPlan:
         if decode.shortlist:
             parts.append(f"shortlist:{decode.shortlist}")
         if self.first_pass is not None:
-            parts.append(f"first_pass:{self.first_pass.name}")
+            first = self.first_pass
+            parts.append(f"first_pass:{first.name}({first.signature.replace('|', ',')})")
         return "|".join(parts)
 
     def rank_score(self, log_probability: float, labels: int) -> float:
