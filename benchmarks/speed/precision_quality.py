@@ -1,10 +1,11 @@
 """What trained runs lose in int8 or bfloat16, with every matrix converted, however small.
 
     python -m benchmarks.speed.precision_quality RUN ... --data FOLDER [--precision bfloat16] [--only PART]
-        [--suites pronoun ...]
+        [--suites pronoun ... | FILE.json ...]
 
-FOLDER is one of prepared data of the controlled corpus: its test set is translated and its contrastive suites
-are scored in float32 and in the other precision. `--only output|layers|embedding` quantises a part alone.
+FOLDER is one of prepared data: its test set is translated and contrastive suites, its own by name (of the
+controlled corpus) or any by file, are scored in float32 and in the other precision. `--only
+output|layers|embedding` quantises a part alone.
 """
 
 import argparse
@@ -68,13 +69,17 @@ def main() -> None:
     made.add_argument("--precision", choices=["int8", "bfloat16"], default="int8")
     made.add_argument("--only", choices=["output", "layers", "embedding"], help="of int8")
     made.add_argument("--documents", type=int, help="so many of the test set alone")
-    made.add_argument("--suites", nargs="*", default=["pronoun"], help="contrastive suites by name")
+    made.add_argument("--suites", nargs="*", default=["pronoun"], help="contrastive suites by name or file")
     made.add_argument("--examples", type=int, help="so many of each suite alone")
     options = made.parse_args()
     pairs = list(read_parallel(options.data / "test.jsonl", None))
     sources, references = ([Document(d.id, side(d)) for d in pairs] for side in (_source, _target))
     sources, references = sources[: options.documents], references[: options.documents]
-    suites = [read_suite(options.data / "contrastive" / f"{name}.json") for name in options.suites]
+    files = [
+        Path(name) if name.endswith(".json") else options.data / "contrastive" / f"{name}.json"
+        for name in options.suites
+    ]
+    suites = [read_suite(file) for file in files]
     suites = [replace(suite, examples=suite.examples[: options.examples]) for suite in suites]
     rows = []
     for run in options.runs:
