@@ -9,7 +9,8 @@ limit closes. Encoding counts. Systems take turns; a ratio is that of two neighb
 shows medians, of as many rounds as a case needs. Processor time of one thread, for a machine that others use
 too; `--threads 2 --clock wall` on a quiet one.
 
-With `--int8`, ours in int8 beside CTranslate2 in int8 alone.
+With `--int8`, ours in int8 beside CTranslate2 in int8 alone, whose greedy search has no scores: so has our
+`unscored` one (`decode.scores = false`).
 
 batch       sentences of about 25 tokens to 25 tokens, one or 32 at a time
 document    512 source tokens to 512 target tokens
@@ -160,12 +161,13 @@ def source(rows: Sequence[Sequence[int]]) -> Source:
     )
 
 
-def ours(model: Transformer) -> Translate:
-    """Our search; the last of `tokens` steps writes `eos`."""
+def ours(model: Transformer, scored: bool = True) -> Translate:
+    """Our search; the last of `tokens` steps writes `eos`. `scored`: greedy search too."""
 
     def translate(task: Task) -> list[list[int]]:
         requests = [SearchRequest((), 0, (task.tokens,))] * len(task.sources)
-        found = search(model, source(task.sources), requests, SEARCH_SYMBOLS, SearchOptions(task.beam, 0.6))
+        options = SearchOptions(task.beam, 0.6, scored=scored or task.beam > 1)
+        found = search(model, source(task.sources), requests, SEARCH_SYMBOLS, options)
         return [hypothesis.tokens for hypothesis in found]
 
     return translate
@@ -301,7 +303,9 @@ def main() -> None:
     made = parser(__doc__, rounds=0)
     made.add_argument("--quick", action="store_true", help="fewer rounds, a document of 128 tokens")
     made.add_argument("--cases", nargs="+", choices=["batch", "document", "prefix"])
-    made.add_argument("--int8", action="store_true", help="ours and CTranslate2 in int8 alone")
+    made.add_argument(
+        "--int8", action="store_true", help="ours, with and without scores, and CTranslate2 in int8"
+    )
     options = made.parse_args()
     clock = apply(options)
     logging.set_verbosity_error()
@@ -316,7 +320,12 @@ def main() -> None:
         }
         check_equal(model, theirs, systems)
         if options.int8:
-            systems = {"ours int8": ours(quantised(model, LEAST)), "CT2 int8": systems["CT2 int8"]}
+            int8 = quantised(model, LEAST)
+            systems = {
+                "unscored int8": ours(int8, scored=False),
+                "ours int8": ours(int8),
+                "CT2 int8": systems["CT2 int8"],
+            }
         load = os.getloadavg()[0]
         print(f"{options.threads} threads, {options.clock} clock, load {load:.1f}; others: their time / ours")
         first, *others = systems

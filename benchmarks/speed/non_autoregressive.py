@@ -69,6 +69,7 @@ class System:
     one_by_one: bool = False
     int8: bool = False
     shortlist: bool = False
+    scored: bool = True
 
 
 SYSTEMS = (
@@ -85,10 +86,13 @@ SYSTEMS = (
     System(BASELINES[2], SENTENCE),
     System("Sent2Sent, beam 5, one batch", SENTENCE, 5),
     System(BASELINES[3], SENTENCE, int8=True),
+    System("Sent2Sent int8, greedy, one batch, unscored", SENTENCE, int8=True, scored=False),
     System("Sent2Sent int8, greedy, one batch, shortlist", SENTENCE, int8=True, shortlist=True),
     System("CASA", "casa/casa"),
     System("CASA int8", "casa/casa", int8=True),
+    System("CASA int8, unscored", "casa/casa", int8=True, scored=False),
     System("CASA int8, shortlist", "casa/casa", int8=True, shortlist=True),
+    System("CASA int8, shortlist, unscored", "casa/casa", int8=True, shortlist=True, scored=False),
     System("CASA, beam 5", "casa/casa", 5),
     System("CASA-Latent", "casa/latent"),
 )
@@ -97,10 +101,13 @@ SYSTEMS = (
 # ---------------------------------------------------------------------------------------------- systems
 
 
-def decoding_config(recipe: str, size: str, beam: int, max_tokens: int, shortlist: int = 0) -> Config:
+def decoding_config(
+    recipe: str, size: str, beam: int, max_tokens: int, shortlist: int = 0, scored: bool = True
+) -> Config:
     """Sentences may be as long as their source, and what writes token by token makes them so."""
     decode = [f"decode.beam={beam}", "decode.max_ratio=1", "decode.max_extra=0"]
     decode += [f"decode.max_tokens={max_tokens}", f"decode.shortlist={shortlist}"]
+    decode.append(f"decode.scores={str(scored).lower()}")
     return config_of(recipe, size, *decode, f"view.max_tokens={PIECE}")
 
 
@@ -116,7 +123,7 @@ def systems(
             continue
         batch = 1 if system.one_by_one else max_tokens
         candidates = CANDIDATES if system.shortlist else 0
-        config = decoding_config(system.recipe, size, system.beam, batch, candidates)
+        config = decoding_config(system.recipe, size, system.beam, batch, candidates, system.scored)
         if (model := models.get((system.recipe, system.int8))) is None:
             model = random_model(config)
             model = models[system.recipe, system.int8] = quantised(model, LEAST) if system.int8 else model

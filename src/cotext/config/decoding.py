@@ -49,6 +49,9 @@ class DecodeConfig(Closed):
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
     """Search only the target tokens most probable for the source tokens, this many for each, and the most
     frequent ones (speed.md). Needs the table that `cotext shortlist` makes. 0: the whole vocabulary."""
+    scores: bool = True
+    """Whether translations have log-probabilities. `false`: greedy search leaves them out and writes the same
+    texts a little faster (speed.md); there is nothing for `--scores` then, and no confidence."""
     source_language: str = ""
     """For multilingual tokenizers: the source language. Default: that of the run's data."""
     target_language: str = ""

@@ -6,6 +6,7 @@ Shapes: B entries (one per request that is not finished), W beam, R rows (R = B 
 U columns of the output layer, D model, M most new tokens.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -46,12 +47,15 @@ class SearchOptions:
     any time, and so may `eos`.
 
     `nbest` above 1: the best so many hypotheses of a request for one sentence, the best one as without it.
+
+    `scored`: whether hypotheses have log-probabilities, without which a beam of 1 finds the same tokens.
     """
 
     beam: int = 4
     length_penalty: float = 0.6
     align: Align = "constrained"
     nbest: int = 1
+    scored: bool = True
 
     def __post_init__(self) -> None:
         if self.beam < 1:
@@ -64,6 +68,11 @@ class SearchOptions:
                 f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
                 f"{self.nbest} or more"
             )
+        if self.beam > 1 and not self.scored:
+            raise CotextError(
+                f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
+                "choose decode.beam = 1, or leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,11 @@ class Hypothesis:
     """The best hypothesis for a request.
 
     `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
-    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. An engine may know
-    the sum alone, which then stands at the `eos`. `truncated` are the positions of closing symbols, the
-    final `eos` included, that were forced at a length limit. `others` has the further hypotheses of every
-    sentence requested, best first, where such are asked for and known: of several sentences to be written one
-    after the other, none are.
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum; NaN where the search
+    was not `scored`. An engine may know the sum alone, which then stands at the `eos`. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
+    the further hypotheses of every sentence requested, best first, where such are asked for and known: of
+    several sentences to be written one after the other, none are.
     """
 
     tokens: list[int]
@@ -84,6 +93,11 @@ class Hypothesis:
     score: float
     truncated: tuple[int, ...]
     others: tuple[tuple[Alternative, ...], ...] = ()
+
+    def unscored(self) -> "Hypothesis":
+        """The same without its numbers, which are sums of logits."""
+        without = [math.nan] * len(self.token_log_probabilities)
+        return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
 
 
 @dataclass(slots=True)
@@ -129,7 +143,7 @@ def search(
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
     check_requests(requests, symbols, options.align)
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
-        options = replace(options, beam=lexical.width)
+        options = replace(options, beam=lexical.width, scored=True)
     with torch.inference_mode():
         state = model.encode(source)
         most_tokens = max(sum(r.max_tokens) for r in requests)
@@ -147,14 +161,14 @@ def search(
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
-            next_RU = output.log_probabilities(hidden_RD)
+            next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
             rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
             beams = frontier, next_RU, written, rules, options, output, lexical, nbest
             origin, tokens_R1, goes_on = _advance(*beams)
             if origin is not None:
                 state.reorder(origin)
             if some_ended := not bool(goes_on.all()):
-                _collect(frontier, ~goes_on, requests, rules, found, nbest)
+                _collect(frontier, ~goes_on, requests, rules, found, nbest, options.scored)
             steps.tell(found)
             if some_ended:
                 if not bool(goes_on.any()):
@@ -349,6 +363,7 @@ def _collect(
     rules: Rules,
     found: dict[int, Hypothesis],
     nbest: NBestBeam | None,
+    scored: bool,
 ) -> None:
     """Take the results of the entries that are done, [B], out of the frontier."""
     for i in done.nonzero().flatten().tolist():
@@ -359,7 +374,7 @@ def _collect(
                 "NaN, or the vocabulary no token but blanks; check the model with the loss on known text"
             )
         tokens = frontier.best_tokens[i, : length - 1].tolist()
-        found[entry] = Hypothesis(
+        hypothesis = Hypothesis(
             tokens=tokens,
             token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
             log_probability=float(frontier.best_log_probability[i]),
@@ -367,3 +382,4 @@ def _collect(
             truncated=truncated(tokens, requests[entry], rules.special, rules.free),
             others=() if nbest is None else nbest.others(entry, tokens),
         )
+        found[entry] = hypothesis if scored else hypothesis.unscored()

@@ -15,7 +15,9 @@ LEAST_SURE = 0.1
 
 
 def confidences(translation: Translation) -> list[float | None]:
-    """The confidence of every sentence of a document; None: it has no token."""
+    """The confidence of every sentence of a document; None: it has no token, or the document no scores."""
+    if not translation.log_probabilities:
+        return [None] * len(translation.tokens)
     pairs = zip(translation.log_probabilities, translation.tokens, strict=True)
     return [math.exp(log_probability / tokens) if tokens else None for log_probability, tokens in pairs]
 

@@ -137,11 +137,12 @@ class _FrameSearch:
     ) -> Iterator[tuple[list[int], list[float]]]:
         """The most probable path of every row, of its states [T, D] and their sentences [T].
 
-        Gives symbols and log-probabilities. Rows that share an output layer and follow each other are
-        computed together.
+        Gives symbols and log-probabilities, or logits where the search is not scored. Rows that share an
+        output layer and follow each other are computed together.
         """
+        scored = self.options.scored
         found = [
-            self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never)
+            self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, scored)
             for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
         ]
         sizes = [len(hidden_TD) for hidden_TD in hidden]
@@ -186,7 +187,8 @@ class _FrameSearch:
         total = sum(log_p)
         score = total / (len(tokens) + 1) ** self.options.length_penalty
         lists = tuple(others) if self.options.nbest > 1 else ()
-        return Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
+        hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
+        return hypothesis if self.options.scored else hypothesis.unscored()
 
     def _alternatives(self, texts: Sequence[_Text], limit: int) -> Iterator[Alternative]:
         """Further texts for a sentence, as they are; they are ranked by their log-probability alone."""
@@ -265,17 +267,22 @@ class _FrameSearch:
         return _Text([int(word[at])], [float(log_p[at])], others)
 
     def _best(
-        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int]
+        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N]."""
+        """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N].
+
+        Of a search that is not `scored`, logits in the place of log-probabilities.
+        """
         parts = torch.split(hidden_ND, CHUNK)
-        found = [best_column(self._log_p(output, part, forbidden)) for part in parts]
+        found = [best_column(self._log_p(output, part, forbidden, scored)) for part in parts]
         log_p, column = (torch.cat(of_parts).squeeze(1) for of_parts in zip(*found, strict=True))
         return log_p, output.tokens(column)
 
-    def _log_p(self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
+    def _log_p(
+        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
+    ) -> Tensor:
         """Log-probabilities of the columns of an output layer, [N, U]; of the forbidden symbols -inf."""
-        log_p = output.log_probabilities(hidden_ND)
+        log_p = output.log_probabilities(hidden_ND) if scored else output.logits(hidden_ND)
         columns = output.columns(torch.tensor(sorted(forbidden), device=log_p.device))
         return log_p.index_fill_(1, columns, -torch.inf)
 

@@ -87,13 +87,17 @@ class OutputLayer:
 
     def log_probabilities(self, hidden_ND: Tensor) -> Tensor:
         """Those of the next token, [N, U]: N rows of all entries, beams side by side, or states of one."""
+        logits_NU = self.logits(hidden_ND)
+        # In place: memory of that size is new to the process, page by page, every time.
+        return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """As `log_probabilities`, but for a constant of every row: the best column is the same."""
         logits_NU = self._product(hidden_ND)
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        logits_NU = precise(logits_NU)
-        # In place: memory of that size is new to the process, page by page, every time.
-        return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
+        return precise(logits_NU)
 
     def _whole(self, hidden_ND: Tensor) -> Tensor:
         model, device = self._model, hidden_ND.device.type

@@ -128,7 +128,9 @@ class DecodingPlan:
                 # Brackets have no separator between them.
                 unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
-            options=SearchOptions(decode.beam, decode.length_penalty, decode.align, decode.nbest),
+            options=SearchOptions(
+                decode.beam, decode.length_penalty, decode.align, decode.nbest, decode.scores
+            ),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
             first_pass=first_pass,
@@ -269,6 +271,8 @@ def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: En
         raise CotextError(
             f"decode.shortlist = {decode.shortlist}: an engine writes the whole vocabulary; leave it out"
         )
+    if not decode.scores:
+        raise CotextError("decode.scores = false: an engine tells scores in any case; leave it out")
     most = engine.positions - symbols.per_source_sentence
     if decode.max_source_tokens > most:
         raise CotextError(

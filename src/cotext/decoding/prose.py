@@ -89,7 +89,8 @@ class Prose:
             # A sentence without a translation is copied, as a line without one is.
             copied = "" if index in translation.missing else source[index]
             lines[line_of[index]].append(sentence or copied)
-            log_probabilities[line_of[index]] += translation.log_probabilities[index]
+            if translation.log_probabilities:
+                log_probabilities[line_of[index]] += translation.log_probabilities[index]
             tokens[line_of[index]] += translation.tokens[index]
         joined = tuple(join_sentences(line, self._target_language) for line in lines)
         of_lines = {
@@ -99,7 +100,7 @@ class Prose:
         return replace(
             translation,
             document=Document(document.id, joined),
-            log_probabilities=tuple(log_probabilities),
+            log_probabilities=tuple(log_probabilities) if translation.log_probabilities else (),
             tokens=tuple(tokens),
             lists=(),  # of sentences, not of lines
             **of_lines,

@@ -118,6 +118,8 @@ class CorpusJob:
         self.opened, self.scores, self._on_message = opened, scores, on_message
         translator = opened.translator
         translator.plan.check_passes()
+        if scores is not None and not translator.plan.options.scored:
+            raise CotextError(f"{scores}: decode.scores = false leaves scores out; leave out one of the two")
         self._file = SourceFile(source, format, shard)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)

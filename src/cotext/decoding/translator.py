@@ -44,7 +44,7 @@ class Translation:
     """One translated document, with scores and what is remarkable about its sentences.
 
     `log_probabilities` has one entry per sentence: of its output tokens and the symbol that closes it, which
-    `tokens` counts. Other fields hold indices of sentences, from 0:
+    `tokens` counts; it is empty with `decode.scores = false`. Other fields hold indices of sentences, from 0:
 
         truncated     `eos` or a separator was forced at the length limit
         long          the source is longer than any that the model was trained on
@@ -237,7 +237,7 @@ class DocumentTranslator(DocumentScorer):
         as_text = self.tokenizer.encode_batch(sentences, side="target")
         return Translation(
             document=Document(opened.document.id, sentences),
-            log_probabilities=tuple(sentence.log_probability for sentence in hypotheses),
+            log_probabilities=tuple(h.log_probability for h in hypotheses if self.plan.options.scored),
             truncated=tuple(j for j, sentence in enumerate(hypotheses) if sentence.truncated),
             long=tuple(
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
