@@ -208,7 +208,9 @@ def main() -> None:
     made.add_argument("--size", choices=SIZES, default="small")
     made.add_argument("--layers", type=int, default=3, help="of the encoder, and of the decoder")
     made.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), help="of documents, in tokens")
-    made.add_argument("--systems", nargs="*", default=[], help="those whose names begin so")
+    made.add_argument(
+        "--systems", nargs="+", choices=[system.name for system in SYSTEMS], help="by name; all by default"
+    )
     made.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = made.parse_args()
     apply(options)
@@ -222,8 +224,8 @@ def main() -> None:
         "translation": translation,
         "memory": memory,
     }
-    start = tuple(options.systems) or ("",)
-    chosen[options.what]([system for system in SYSTEMS if system.name.startswith(start)], options)
+    asked = options.systems
+    chosen[options.what]([system for system in SYSTEMS if asked is None or system.name in asked], options)
 
 
 if __name__ == "__main__":
