@@ -41,6 +41,7 @@ from cotext.metrics.evidence import Evidence, Group, groups_of
 from cotext.metrics.profile import Bucket
 from cotext.metrics.seeds import Difference, ScoreTest, Spread
 from cotext.metrics.significance import Resampling
+from cotext.metrics.tokenised import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def compare_runs(
     *,
     protocols: Sequence[str],
     target_language: str | None = None,
+    words: Words | None = None,
     resampling: Resampling | None = None,
 ) -> RunComparison:
     """Put measured systems side by side; the first is the one that all others are compared with.
@@ -127,7 +129,7 @@ def compare_runs(
     quality = Quality.unknown(len(runs))
     notes = _notes(runs, languages_of(runs, suites))
     if test is not None:
-        quality = measure_quality(runs, test, protocols, target_language, drawing)
+        quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
     groups = [group for suite in suites.values() for group in groups_of(suite)]
