@@ -109,7 +109,7 @@ TOKENISED = ["is it the house ?", "no , he saw the cat .", "they see the town ..
 
 @pytest.fixture
 def joined(tmp_path: Path) -> Path:
-    """A folder with tokenised texts, their way through a tokenizer and back, and `data` with the tokenizer."""
+    """Tokenised texts, their way through a tokenizer and back, and `data` with the tokenizer."""
     made = train_tokenizer(TOKENISED * 3, TokenizerSettings(kind="moses-bpe", vocabulary=20))
     made.save(tmp_path / "data" / "tokenizer")
     ours = [made.decode(made.encode(sentence)) for sentence in TOKENISED]
