@@ -172,14 +172,13 @@ def evaluate_files(
         _check_paragraphs(discourse, realign)
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     named = _checked(hypotheses, chosen, resampling, baseline)
-    of_words = None if words is None else Words.of(words)
     marks = None if discourse is None else read_marks(discourse)
     whole, alignment = _read(named, references, source, format, target_language, realign)
     units, beside, by = whole, dict[str, Beside](), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
-    measured = _measure_units(whole, units, by, of_words, chosen, target_language)
+    measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))
     if entities is not None:

@@ -17,8 +17,10 @@ class Words:
     tokenizer: MosesBPETokenizer
 
     @classmethod
-    def of(cls, folder: Path) -> "Words":
-        """Those of a run or of prepared data; CotextError where its tokenizer has none."""
+    def of(cls, folder: Path | None) -> "Words | None":
+        """Those of a run or of prepared data, None of no folder; CotextError where its tokenizer has none."""
+        if folder is None:
+            return None
         tokenizer = load_tokenizer(folder / "tokenizer")
         if not isinstance(tokenizer, MosesBPETokenizer):
             raise CotextError(

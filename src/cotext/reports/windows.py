@@ -141,7 +141,7 @@ def report_windows(
     names = name_runs(request.runs)
     for protocol in request.protocols or ():
         find_protocol(protocol)
-    words = None if request.words is None else Words.of(request.words)
+    words = Words.of(request.words)
     target = second_file(request.source, request.target)
     documents = list(read_parallel(request.source, target, request.format))
     sentences = sum(map(len, documents))

@@ -95,12 +95,7 @@ def compare_folders(
         raise CotextError(
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
-    if test is None and request.words is not None:
-        raise CotextError(
-            f"--words {request.words}: there is no test set to score; add --source and --reference, or leave "
-            "it out"
-        )
-    words = None if request.words is None else Words.of(request.words)
+    words = _words(request, test)
     of_paragraphs = test is not None and is_of_paragraphs(test)
     if request.pearmut is not None:
         if test is None:
@@ -138,6 +133,16 @@ def compare_folders(
         if request.pearmut is not None and outputs.pearmut is not None:
             _write_campaign(found, outputs.pearmut, request.pearmut)
         return found
+
+
+def _words(request: ComparisonRequest, test: EvaluationSet | None) -> Words | None:
+    """The words that the test set is scored in, if not its texts as they are."""
+    if test is None and request.words is not None:
+        raise CotextError(
+            f"--words {request.words}: there is no test set to score; add --source and --reference, or leave "
+            "it out"
+        )
+    return Words.of(request.words)
 
 
 def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
