@@ -143,6 +143,8 @@ def test_a_tokenised_reference_is_like_what_was_joined_in_the_words_of_the_token
         assert rows[0]["value"] == pytest.approx(value)
         assert all((f["value"] == pytest.approx(100)) == bool(more) for f in rows)
         assert all(("|words:tokenised-" in f["signature"]) == bool(more) for f in rows)
+        # Whether a file is tokenised is not known.
+        assert "takes text for tokenised" not in outcome.out
 
 
 def test_windows_are_translated_and_scored_in_words(world: World, tmp_path: Path) -> None:

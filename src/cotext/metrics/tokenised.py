@@ -31,7 +31,7 @@ class Words:
 
     def documents(self, documents: Sequence[Document], protocol: str) -> list[Document]:
         """Documents as a protocol reads them: words where it is on tokenised text, else what they join to."""
-        splitter, tokenised = self.tokenizer.words, _reads_words(protocol)
+        splitter, tokenised = self.tokenizer.words, reads_words(protocol)
 
         def text(sentence: str) -> str:
             words = splitter.split(clean(sentence))
@@ -42,12 +42,13 @@ class Words:
     def signed(self, score: Score) -> Score:
         """A score of such documents, whose signature tells what they are."""
         truecased = ["truecased"] if self.tokenizer.words.truecase else []
-        form = "-".join([*truecased, "tokenised" if _reads_words(score.protocol) else "joined"])
+        form = "-".join([*truecased, "tokenised" if reads_words(score.protocol) else "joined"])
         digest = self.tokenizer.fingerprint[:8]
         return replace(score, signature=f"{score.signature}|words:{form}-{digest}")
 
 
-def _reads_words(protocol: str) -> bool:
+def reads_words(protocol: str) -> bool:
+    """Whether a protocol takes words as spaces separate them, so that text has to be tokenised before."""
     return find_protocol(protocol).tokenize == "none"
 
 
