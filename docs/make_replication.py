@@ -19,7 +19,7 @@ from cotext.config.recipe import Config, load_config, recipe_names
 
 PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
-OF_NO_TABLE = ("han", "mixtures", "modern", "opus")  # folders of recipes that no table on this page has
+OF_NO_TABLE = ("mixtures", "modern", "opus")  # folders of recipes that no table on this page has
 SECTIONS = ("view", "model", "loss", "train", "decode")
 NOT_TOLD = "not told"
 # What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
@@ -223,7 +223,7 @@ def page() -> str:
         ]
         lines += table(("in the paper", "what", "recipes", "measured by"), rows)
         if others := paper.get("others"):
-            lines += ["Rows of systems that Cotext does not have:", ""]
+            lines += ["Rows without a recipe of their own:", ""]
             lines += table(
                 ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
             )

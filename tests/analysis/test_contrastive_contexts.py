@@ -1,6 +1,7 @@
 """Suites without context and in foreign context: what is scored, how often, and what comes of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -345,3 +346,28 @@ def test_accuracy_in_another_context_says_so() -> None:
     assert "context:" not in run_suite(t, SUITE).signature
     with pytest.raises(CotextError, match="reads each row by itself"):
         run_suite(t, SUITE, context="global")
+
+
+def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context() -> None:
+    """As ContraPro with three sentences of context, for windows of four: scores would be those of `true`."""
+
+    def docflat(before: int) -> DocumentTranslator:
+        return translator(
+            tiny_config(
+                view=window(before) | {"separators": "numbered", "numbers": 8},
+                model={"batch_context": "flat"},
+                decode={"group_windows": 8},
+            )
+        )
+
+    with pytest.raises(CotextError, match="'long' has no sentence there; give it more context"):
+        run_suite(docflat(4), LONG, context="global")
+    # One sentence beyond the window is enough, and one example.
+    few = replace(
+        LONG.examples[0],
+        source=LONG.examples[0].source[2:],
+        candidates=tuple(c[2:] for c in LONG.examples[0].candidates),
+        id="few",
+    )
+    mixed = replace(LONG, examples=(few, *LONG.examples))
+    assert "context:global" in run_suite(docflat(3), mixed, context="global").signature

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from cotext.analysis.published import published_papers
+from cotext.analysis.published import Paper, published_papers
 from cotext.cli.main import app
 from cotext.config.recipe import Config, load_config, recipe_names
 
@@ -129,13 +129,28 @@ def test_commands_exist_as_they_are_written() -> None:
         assert (ROOT / path).is_file()
 
 
-def test_every_row_of_a_benchmark_has_a_recipe_or_a_reason() -> None:
-    """Lupo et al. 2022, tables 4 and 8: systems of other papers."""
-    others = next(p["others"] for p in FACTS["papers"] if p["paper"] == "Lupo et al. 2022")
-    with_reason = [each["row"].partition(" (")[0] for each in others]
-    with_recipe = [r["what"] for r in results("Lupo et al. 2022") if r.get("tables") == ["4", "8"]]
-    (paper,) = (p for p in published_papers() if p.paper == "Lupo et al. 2022")
-    for table in (t for t in paper.tables if t.table in ("4", "8")):
-        for row in (r.row.partition(" (")[0] for r in table.rows if r.row not in paper.links):
-            places = (row in with_reason) + any(what.startswith(row) for what in with_recipe)
-            assert places == 1, (table.table, row)
+@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+def test_every_row_of_a_table_has_a_recipe_or_a_reason(paper: Paper) -> None:
+    """By its link, by a line of the page that begins with its name, or among the rows without a recipe."""
+    others = next(p.get("others", ()) for p in FACTS["papers"] if p["paper"] == paper.paper)
+    used = set()
+    for table in paper.tables:
+        with_reason = {each["row"]: each for each in others if table.table in each["tables"]}
+        with_recipe = [r["what"] for r in results(paper.paper) if table.table in r.get("tables", ())]
+        for row in table.rows:
+            name = _system(row.row)
+            reasons = [each for each in with_reason if row.row == each or name == _system(each)]
+            places = [
+                bool(row.recipes or row.row in paper.links),
+                any(re.match(rf"{re.escape(name)}\b", what) for what in with_recipe),
+                len(reasons) == 1,
+            ]
+            assert sum(places) == 1, (table.table, row.row, places)
+            used |= {(table.table, each) for each in reasons}
+    assert used == {(table, each["row"]) for each in others for table in each["tables"]}
+
+
+def _system(row: str) -> str:
+    """A row of another paper by that paper alone, as in "Kang et al. 2020 (CADec + DCS-pf)"."""
+    paper = re.match(r"[^(]+ \d{4}\b", row)
+    return paper[0] if paper else row

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
+from command_line import World, cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -101,3 +101,62 @@ def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
     train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")
     outcome = cotext("evaluate", *files, "--words", tmp_path / "other")
     assert (outcome.code, "sentencepiece, has no words" in outcome.err) == (2, True)
+
+
+# A corpus that comes tokenised, as that of Voita et al. does: what a system writes has been joined.
+TOKENISED = ["is it the house ?", "no , he saw the cat .", "they see the town ...", "( the house )"]
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> Path:
+    """Tokenised texts, their way through a tokenizer and back, and `data` with the tokenizer."""
+    made = train_tokenizer(TOKENISED * 3, TokenizerSettings(kind="moses-bpe", vocabulary=20))
+    made.save(tmp_path / "data" / "tokenizer")
+    ours = [made.decode(made.encode(sentence)) for sentence in TOKENISED]
+    assert ours == ["is it the house?", "no, he saw the cat.", "they see the town...", "(the house)"]
+    for name, sentences in (("right", TOKENISED), ("ours", ours)):
+        halves = [Document("a", tuple(sentences[:2])), Document("b", tuple(sentences[2:]))]
+        write_documents(tmp_path / f"{name}.en", halves, "text")
+    return tmp_path
+
+
+def test_a_tokenised_reference_is_like_what_was_joined_in_the_words_of_the_tokenizer(joined: Path) -> None:
+    """All right, and by `multi-bleu` as it stands not half of it; in every command that scores."""
+    sides = ("--reference", joined / "right.en", "--protocol", "s-bleu-lc", "--json")
+
+    def evaluated(*more: str | Path) -> float:
+        found = json.loads(succeed("evaluate", "--hypothesis", joined / "ours.en", *sides, *more).out)
+        return float(found["systems"]["ours.en"]["scores"]["s-bleu-lc"]["value"])
+
+    words = ("--words", joined / "data")
+    assert evaluated() < 50
+    assert evaluated(*words) == pytest.approx(100)
+    for more, value in (((), evaluated()), (words, 100)):
+        outcome = succeed(
+            *("compare", joined / "ours.en", "--source", joined / "right.en", *sides, *more),
+            *("--out", joined / "page.html"),
+        )
+        # The parts of the test set are scored like the whole.
+        kinds = ("score", "by length", "by position")
+        rows = [f for f in json.loads(outcome.out)["figures"] if f["kind"] in kinds]
+        assert [f["kind"] for f in rows] == [*kinds, "by position"]
+        assert rows[0]["value"] == pytest.approx(value)
+        assert all((f["value"] == pytest.approx(100)) == bool(more) for f in rows)
+        assert all(("|words:tokenised-" in f["signature"]) == bool(more) for f in rows)
+        # Whether a file is tokenised is not known.
+        assert "takes text for tokenised" not in outcome.out
+
+
+def test_windows_are_translated_and_scored_in_words(world: World, tmp_path: Path) -> None:
+    moses().save(tmp_path / "data" / "tokenizer")
+    test, reference = world.folder / "test.en", world.folder / "test.de"
+    scoring = ("--protocol", "s-bleu-lc", "--words", tmp_path / "data", "--json")
+    shown = succeed(
+        *("windows", world.run, "--source", test, "--target", reference, "--translate", *scoring),
+        *("--out", tmp_path / "windows"),
+    )
+    [system] = json.loads(shown.out)["systems"]
+    succeed("translate", world.run, test, "--out", tmp_path / "test.de")
+    scored = succeed("evaluate", "--hypothesis", tmp_path / "test.de", "--reference", reference, *scoring)
+    assert system["scores"] == json.loads(scored.out)["systems"]["test.de"]["scores"]
+    assert "|words:tokenised-" in system["scores"]["s-bleu-lc"]["signature"]

@@ -174,6 +174,16 @@ def test_rows_of_longer_inputs() -> None:
     assert plain["Li et al. 2022, table XI"] == {"P-Transformer (doc)"}
 
 
+def test_a_score_on_tokenised_text_needs_words() -> None:
+    """What a run writes is not tokenised: split at spaces, it has another BLEU than the paper's."""
+    table = ("Yu et al. 2024, table 2", "TED s-BLEU")
+    plain = Score("s-bleu-tok", "s-BLEU (tok)", 12.0, "protocol:s-bleu-tok", 23, 2271, 0, {})
+    split = replace(plain, value=24.0, signature=f"{plain.signature}|words:truecased-tokenised-1")
+    for score, value in ((plain, None), (split, 24.0)):
+        found = beside("casa/casa", languages=Languages("en", "de"), scores=[score], size=(23, 2271))
+        assert found[table].measured == value
+
+
 def test_a_row_with_two_settings_needs_both() -> None:
     settings = ["model.encoder.score=relative", "model.decoder.score=relative"]
     for chosen, row in ((settings, "-self-src, -self-tgt"), (settings[:1], "-self-src")):

@@ -630,6 +630,8 @@ def test_runs_and_suites_of_other_languages_are_refused(
         ({"--protocol": "x-bleu"}, "x-bleu"),
         ({"--csv": "page.html"}, "one file"),
         ({"--samples": "3"}, "too few"),
+        ({"--words": "none.data"}, "none.data"),
+        ({"--words": "none.data", "--source": None, "--reference": None}, "no test set to score"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -178,7 +178,9 @@ def noisy(references: Sequence[Document], wrong: float, seed: int) -> list[Docum
     return [Document(d.id, tuple(map(sentence, d.sentences))) for d in references]
 
 
-def scored(folder: Path, rates: dict[str, Sequence[float]]) -> RunComparison:
+def scored(
+    folder: Path, rates: dict[str, Sequence[float]], protocols: Sequence[str] = ("s-bleu", "chrf")
+) -> RunComparison:
     random = Random(5)
     words = [f"w{n}" for n in range(50)]
     references = [
@@ -199,7 +201,7 @@ def scored(folder: Path, rates: dict[str, Sequence[float]]) -> RunComparison:
             runs.append(replace(PLAIN, hypothesis=path, decisions={}))
         systems.append(of_seeds(name, runs))
     test = EvaluationSet(folder / "test.jsonl", folder / "test.jsonl", "jsonl")
-    return compare_runs(systems, test, {}, protocols=["s-bleu", "chrf"], resampling=DRAWS)
+    return compare_runs(systems, test, {}, protocols=protocols, resampling=DRAWS)
 
 
 def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
@@ -221,6 +223,12 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
     assert planted.scores[1][0].differs
     assert "bb: significantly better than a: s-BLEU" in said(planted)
     assert "test:randomisation+welch|unit:document|n:60" in as_text(planted)
+
+
+def test_a_score_that_takes_what_runs_write_for_tokenised_text_is_told(tmp_path: Path) -> None:
+    found = scored(tmp_path, {"a": (0.1,), "bb": (0.2,)}, ["s-bleu", "s-bleu-tok"])
+    [note] = [each for each in found.notes if "--words" in each]
+    assert note.startswith("s-BLEU (tok) takes text for tokenised")
 
 
 # ------------------------------------------------------------------------------------- folders of seeds

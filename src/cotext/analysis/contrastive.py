@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.analysis.contrastive_contexts import ForeignSentences, reaches_beyond_rows, score_in_contexts
 from cotext.analysis.contrastive_rows import SAME_SENTENCE, WHOLE_DOCUMENT, ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
@@ -43,7 +43,7 @@ def run_suite(
     Raises:
         CotextError: a sentence longer than the system takes, before any work is done; controls or another
             context of a suite whose examples are all of one document; `global` of a system whose rows do not
-            see each other.
+            see each other, or of a suite whose examples are no longer than a window.
     """
     rules = SuiteRules(tie, score, controls, context)
     scorer = suite_scorer(translator, suite, rules)
@@ -77,6 +77,12 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
             "itself; choose shuffled, foreign or none"
         )
     translator.check_pairs(_texts(suite))
+    if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
+        raise CotextError(
+            f"--context global replaces what stands beyond the own window, and contrastive suite "
+            f"{suite.name!r} has no sentence there; give it more context (`cotext convert --to contrastive "
+            "--context 15`), or choose another context"
+        )
     edits = None if rules.controls else [rules.context] if rules.context != "true" else []
     foreign = ForeignSentences.of(suite) if edits != [] else None
     return partial(score_in_contexts, translator, foreign=foreign, edits=edits)

@@ -87,6 +87,22 @@ def score_in_contexts(
     }
 
 
+def reaches_beyond_rows(translator: DocumentTranslator, example: ContrastiveExample) -> bool:
+    """Whether an example has a sentence that is seen through other rows alone, which `global` replaces."""
+    right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
+    numbers = example.differing_sentences
+    found = excerpts(translator, right, numbers)
+    return any(_in_other_rows(translator, example, n, e).context for n, e in zip(numbers, found, strict=True))
+
+
+def _in_other_rows(
+    translator: DocumentTranslator, example: ContrastiveExample, number: int, excerpt: Excerpt
+) -> Excerpt:
+    """The excerpt of a sentence, whose context is what its own window does not show."""
+    document = Document(example.id, example.source)
+    return outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
+
+
 def _edited(
     translator: DocumentTranslator,
     example: ContrastiveExample,
@@ -107,8 +123,7 @@ def _edited(
         for context in contexts:
             asked = excerpt
             if context == "global":
-                document = Document(example.id, example.source)
-                asked = outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
+                asked = _in_other_rows(translator, example, number, excerpt)
             made = edited(asked, EDITS[context], others, Random(seed))
             found[context].append(_choice(made, example.candidates))
     return found

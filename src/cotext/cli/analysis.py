@@ -15,6 +15,7 @@ from cotext.cli.options import (
     OneDocument,
     Protocols,
     TranslationFile,
+    Words,
     as_json,
     decode_settings,
     require_translations,
@@ -123,6 +124,7 @@ def windows(
         bool, typer.Option("--translate", help="Also translate with windows of each size, and evaluate.")
     ] = False,
     protocol: Protocols = None,
+    words: Words = None,
     samples: Annotated[
         int, typer.Option(help="Number of samples for the randomisation test between runs.")
     ] = 10_000,
@@ -134,7 +136,7 @@ def windows(
 ) -> None:
     """Measure loss and attention in windows of sentences, of the trained size and of others."""
     decode = decode_settings(set)
-    require_translations(protocol, translate)
+    require_translations(protocol, translate, words)
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.significance import Resampling
     from cotext.reports.windows import WindowsRequest, report_windows
@@ -146,6 +148,7 @@ def windows(
         target=target,
         before=list(dict.fromkeys(before or [])),
         protocols=(protocol or DEFAULT_PROTOCOLS) if translate else None,
+        words=words,
         format=format,
         device=device,
         decode=decode,

@@ -17,6 +17,7 @@ from cotext.cli.options import (
     PearmutFile,
     PearmutSeed,
     Protocols,
+    Words,
     as_json,
     decode_settings,
     sampling_of,
@@ -42,6 +43,7 @@ def compare(
     reference: Annotated[Path | None, typer.Option(help="Test set, target side.")] = None,
     suite: Annotated[list[Path] | None, typer.Option(help="Contrastive suite; may be repeated.")] = None,
     protocol: Protocols = None,
+    words: Words = None,
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,
@@ -90,6 +92,7 @@ def compare(
                 reference=reference,
                 suites=tuple(suite or ()),
                 protocols=tuple(protocol or ()),
+                words=words,
                 target_language=target_language,
                 samples=samples,
                 use=use,

@@ -17,6 +17,7 @@ from cotext.cli.options import (
     PearmutSeed,
     Protocols,
     SplitBy,
+    Words,
     as_json,
     output,
     sampling_of,
@@ -68,13 +69,7 @@ def evaluate(
     ] = False,
     abbreviations: Abbreviations = None,
     splitter: SplitBy = None,
-    words: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, "
-            "if it was prepared so) by it."
-        ),
-    ] = None,
+    words: Words = None,
     discourse: Annotated[
         Path | None,
         typer.Option(

@@ -76,6 +76,14 @@ Protocols = Annotated[
     list[str] | None,
     typer.Option("--protocol", help="Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated."),
 ]
+Words = Annotated[
+    Path | None,
+    typer.Option(
+        "--words",
+        help="Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if it "
+        "was prepared so) by it.",
+    ),
+]
 # Of commands that look at one document.
 OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
 TranslationFile = Annotated[
@@ -215,10 +223,11 @@ def telling_how_to_skip() -> Iterator[None]:
         raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
 
 
-def require_translations(protocols: list[str] | None, translate: bool) -> None:
-    """Raise CotextError where protocols are named, and nothing is translated that they could evaluate."""
-    if protocols and not translate:
-        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
+def require_translations(protocols: list[str] | None, translate: bool, words: Path | None = None) -> None:
+    """Raise CotextError where it is told how to evaluate translations, and nothing is translated."""
+    for option, given in (("--protocol", protocols), ("--words", words)):
+        if given and not translate:
+            raise CotextError(f"{option} evaluates translations: add --translate, or leave it out")
 
 
 def counted(number: int, thing: str) -> str:

@@ -13,7 +13,6 @@ from cotext.metrics.bleu import (
     Measurement,
     Score,
     find_protocol,
-    measure,
     render_scores,
 )
 from cotext.metrics.comet import Comet, Progress, measure_comet
@@ -24,7 +23,7 @@ from cotext.metrics.length_buckets import by_length
 from cotext.metrics.paragraphs import Texts, split_paragraphs
 from cotext.metrics.realign import AlignmentReport, AlignmentReports, Realigned, realign_systems, signed
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
-from cotext.metrics.tokenised import measure_words
+from cotext.metrics.tokenised import Words, measure_words
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -179,7 +178,7 @@ def evaluate_files(
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
-    measured = _measure_units(whole, units, by, words, chosen, target_language)
+    measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))
     if entities is not None:
@@ -284,7 +283,7 @@ def _measure_units(
     whole: Texts,
     units: Texts,
     by: str,
-    words: Path | None,
+    words: Words | None,
     protocols: Sequence[str],
     target_language: str | None,
 ) -> dict[str, list[Measurement]]:
@@ -293,10 +292,7 @@ def _measure_units(
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
-        if words is None:
-            found = measure(texts.systems, texts.references, [protocol], target_language=target_language)
-        else:
-            found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
+        found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
         for name, [each] in found.items():
             measured[name].append(_split_by(each, by) if sentences else each)
     return measured

@@ -11,9 +11,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
 from cotext.decoding.open import OpenedRun, open_run, open_scorer
-from cotext.metrics.bleu import Measurement, find_protocol, measure
+from cotext.metrics.bleu import Measurement, find_protocol
 from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.metrics.significance import PairedTest, Resampling, paired_test
+from cotext.metrics.tokenised import Words, measure_words
 from cotext.reports.compare.job import name_runs
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
@@ -32,6 +33,7 @@ class WindowsRequest:
     target: Path | None
     before: Sequence[int]
     protocols: Sequence[str] | None  # of translations that are to be made; None: none are
+    words: Path | None  # whose words translations and references are scored in; None: as they are
     format: str | None
     device: str | None
     decode: Mapping[str, Any]
@@ -134,11 +136,12 @@ def report_windows(
 
     Raises:
         CotextError: no such run, one that reads no windows or is non-autoregressive, unreadable or unequal
-            files, a sentence over the limit, an unknown protocol.
+            files, a sentence over the limit, an unknown protocol, a tokenizer without words.
     """
     names = name_runs(request.runs)
     for protocol in request.protocols or ():
         find_protocol(protocol)
+    words = Words.of(request.words)
     target = second_file(request.source, request.target)
     documents = list(read_parallel(request.source, target, request.format))
     sentences = sum(map(len, documents))
@@ -148,7 +151,7 @@ def report_windows(
         measured = tuple(
             each
             for run, name in zip(request.runs, names, strict=True)
-            for each in _of_run(request, run, name, documents, on_sentences)
+            for each in _of_run(request, run, name, documents, words, on_sentences)
         )
         report = WindowsReport(measured, _tests(measured, request.resampling), len(documents), sentences)
         with replacing(out / "windows.json") as temporary:
@@ -163,6 +166,7 @@ def _of_run(
     run: Path,
     name: str,
     documents: Sequence[ParallelDocument],
+    words: Words | None,
     on_sentences: Callable[[int], None],
 ) -> list[MeasuredWindows]:
     """A run with windows of every size, loaded once."""
@@ -181,7 +185,8 @@ def _of_run(
         figures = measure_windows(
             sized.translator, model, documents, sized.signature, trained.before, on_sentences
         )
-        found.append(MeasuredWindows(name, figures, _translated(request, sized, documents, on_sentences)))
+        scores = _translated(request, sized, documents, words, on_sentences)
+        found.append(MeasuredWindows(name, figures, scores))
     return found
 
 
@@ -189,6 +194,7 @@ def _translated(
     request: WindowsRequest,
     opened: OpenedRun,
     documents: Sequence[ParallelDocument],
+    words: Words | None,
     on_sentences: Callable[[int], None],
 ) -> tuple[Measurement, ...]:
     """Scores of what a run translates, where that was asked for."""
@@ -200,7 +206,7 @@ def _translated(
     written = [found[index].document for index in range(len(sources))]
     references = [Document(d.id, d.target) for d in documents]
     language = opened.languages.target or None
-    [scores] = measure({"": written}, [references], request.protocols, target_language=language).values()
+    [scores] = measure_words(words, {"": written}, [references], request.protocols, language).values()
     return tuple(scores)
 
 

@@ -17,6 +17,7 @@ from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
 from cotext.metrics.pooled import pooled_aggregates
+from cotext.metrics.tokenised import reads_words
 
 MEAN: Final = "mean-accuracy"
 
@@ -113,7 +114,13 @@ def measured(
     size = (value.test.documents, value.test.sentences)
     if value.test.direction != pair or size != (here.documents, here.sentences):
         return None
-    return next((score.value for score in scores if score.protocol == value.measure.here), None)
+    score = next((each for each in scores if each.protocol == value.measure.here), None)
+    return None if score is None or of_untokenised(run, score) else score.value
+
+
+def of_untokenised(run: MeasuredSystem, score: Score) -> bool:
+    """Whether a score that takes text for tokenised is of what a system writes, which is not."""
+    return not run.given and reads_words(score.protocol) and "|words:" not in score.signature
 
 
 def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:

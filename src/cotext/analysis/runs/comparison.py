@@ -21,6 +21,7 @@ from cotext.analysis.runs.against_papers import (
     compare_with_papers,
     languages_of,
     of_pair,
+    of_untokenised,
     published_for,
 )
 from cotext.analysis.runs.choices import (
@@ -41,6 +42,7 @@ from cotext.metrics.evidence import Evidence, Group, groups_of
 from cotext.metrics.profile import Bucket
 from cotext.metrics.seeds import Difference, ScoreTest, Spread
 from cotext.metrics.significance import Resampling
+from cotext.metrics.tokenised import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def compare_runs(
     *,
     protocols: Sequence[str],
     target_language: str | None = None,
+    words: Words | None = None,
     resampling: Resampling | None = None,
 ) -> RunComparison:
     """Put measured systems side by side; the first is the one that all others are compared with.
@@ -127,9 +130,10 @@ def compare_runs(
     quality = Quality.unknown(len(runs))
     notes = _notes(runs, languages_of(runs, suites))
     if test is not None:
-        quality = measure_quality(runs, test, protocols, target_language, drawing)
+        quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
+        notes += _notes_on_words(runs, quality)
     groups = [group for suite in suites.values() for group in groups_of(suite)]
     systems = tuple(_system(run, groups, quality.scores[index]) for index, run in enumerate(runs))
     evidence = evidence_of(runs, groups)
@@ -175,6 +179,20 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
         if run.runs[0].engine:
             notes.append(f"{run.title} is an engine, which shows no attention; the run that it is of does.")
     return notes + _notes_on_seeds(runs)
+
+
+def _notes_on_words(runs: Sequence[MeasuredSystem], quality: Quality) -> list[str]:
+    """Scores that take what runs write for tokenised text."""
+    titles = {
+        each.score.title
+        for run, scores in zip(runs, quality.scores, strict=True)
+        for each in scores
+        if of_untokenised(run, each.score)
+    }
+    return [
+        f"{title} takes text for tokenised, and what runs write is not: choose a tokenizer's words (--words)."
+        for title in sorted(titles)
+    ]
 
 
 def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:

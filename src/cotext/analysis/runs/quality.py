@@ -7,12 +7,14 @@ from typing import TypeVar
 
 from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun
 from cotext.analysis.runs.system import MeasuredSystem, runs_of
+from cotext.data.documents import Document
 from cotext.metrics.aligned_files import read_aligned
-from cotext.metrics.bleu import Measurement, Score, measure
+from cotext.metrics.bleu import Measurement, Score
 from cotext.metrics.flips import SIGNIFICANT
 from cotext.metrics.profile import Bucket, by_length, by_position
 from cotext.metrics.seeds import Difference, ScoreTest, Spread, compare_scores, mean_score
 from cotext.metrics.significance import Resampling
+from cotext.metrics.tokenised import Words, measure_words
 from cotext.runtime.errors import CotextError
 
 Each = TypeVar("Each")
@@ -58,6 +60,7 @@ def measure_quality(
     test: EvaluationSet,
     protocols: Sequence[str],
     target_language: str | None,
+    words: Words | None,
     drawing: Resampling,
 ) -> Quality:
     """Score the translations of all systems, and compare them with those of the first.
@@ -67,18 +70,14 @@ def measure_quality(
     """
     hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
     aligned, [references], _ = read_aligned(hypotheses, [test.reference], None, test.format)
-    measured = measure(aligned, [references], protocols, target_language=target_language)
+    measured = measure_words(words, aligned, [references], protocols, target_language)
     of_system = _by_system(list(measured.values()), systems)
     testable = len(systems) > 1 and len(references) > 1
     tests: dict[str, ScoreTest] = {}
     for index, each in enumerate(of_system[0][0]) if testable else ():
         counts = [[seed[index].statistics for seed in seeds] for seeds in of_system]
         tests[each.score.protocol] = compare_scores(counts, drawing)
-    translated = list(aligned.values())
-    profiles = (
-        by(translated, references, protocols[:1], target_language=target_language)
-        for by in (by_length, by_position)
-    )
+    profiles = _profiles(list(aligned.values()), references, protocols[0], target_language, words)
     lengths, positions = (tuple(_averaged(bucket, systems) for bucket in buckets) for buckets in profiles)
     return Quality(
         len(references),
@@ -88,6 +87,28 @@ def measure_quality(
         lengths,
         positions,
     )
+
+
+def _profiles(
+    translated: Sequence[Sequence[Document]],
+    references: Sequence[Document],
+    protocol: str,
+    target_language: str | None,
+    words: Words | None,
+) -> list[list[Bucket]]:
+    """The parts of the test set by length and by position, scored like the whole."""
+    if words is not None:
+        translated = [words.documents(documents, protocol) for documents in translated]
+        references = words.documents(references, protocol)
+    found = [
+        by(translated, references, [protocol], target_language=target_language)
+        for by in (by_length, by_position)
+    ]
+    return found if words is None else [[_signed(b, words) for b in buckets] for buckets in found]
+
+
+def _signed(bucket: Bucket, words: Words) -> Bucket:
+    return replace(bucket, scores=tuple(tuple(map(words.signed, each)) for each in bucket.scores))
 
 
 def _hypothesis(run: MeasuredRun) -> Path:

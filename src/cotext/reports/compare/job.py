@@ -19,6 +19,7 @@ from cotext.decoding.translate_file import check_output
 from cotext.endpoints.config import is_endpoint
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
+from cotext.metrics.tokenised import Words
 from cotext.models.engine_folder import config_of
 from cotext.reports.compare.paragraphs import is_of_paragraphs, notes_on_instructions, split_test_set
 from cotext.reports.pearmut import Sampling, campaign_of_files, check_campaign
@@ -32,7 +33,7 @@ class ComparisonRequest:
     """The inputs and settings of a comparison; empty tuples: the defaults.
 
     `runs`: folders of runs or engines, or with a run for each of several seeds; descriptions of endpoints;
-    files with translations of the test set.
+    files with translations of the test set. `words`: a run or data folder in whose words texts are scored.
     """
 
     runs: tuple[Path, ...]
@@ -41,6 +42,7 @@ class ComparisonRequest:
     reference: Path | None = None
     suites: tuple[Path, ...] = ()
     protocols: tuple[str, ...] = ()
+    words: Path | None = None
     target_language: str | None = None
     samples: int = 10_000
     use: bool = True
@@ -93,6 +95,7 @@ def compare_folders(
         raise CotextError(
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
+    words = _words(request, test)
     of_paragraphs = test is not None and is_of_paragraphs(test)
     if request.pearmut is not None:
         if test is None:
@@ -122,6 +125,7 @@ def compare_folders(
             {suite.name: suite for suite in suites.values()},
             protocols=protocols,
             target_language=request.target_language or measured[0].languages.target or None,
+            words=words,
             resampling=drawing,
         )
         found = replace(found, notes=(*found.notes, *notes))
@@ -129,6 +133,16 @@ def compare_folders(
         if request.pearmut is not None and outputs.pearmut is not None:
             _write_campaign(found, outputs.pearmut, request.pearmut)
         return found
+
+
+def _words(request: ComparisonRequest, test: EvaluationSet | None) -> Words | None:
+    """The words that the test set is scored in, if not its texts as they are."""
+    if test is None and request.words is not None:
+        raise CotextError(
+            f"--words {request.words}: there is no test set to score; add --source and --reference, or leave "
+            "it out"
+        )
+    return Words.of(request.words)
 
 
 def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
