@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotext.analysis.window_figures import MEANINGS, WindowFigures, measure_windows
 from cotext.data.documents import Document, ParallelDocument
@@ -19,8 +19,13 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
 from cotext.runtime.tables import render_p, render_rows
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Lines = dict[str, tuple[list[int], list[float]]]  # by name, x and y
 LOSS_PICTURE, SIZE_PICTURE = "loss-by-sentence.png", "by-context-size.png"
+DISCOUNT_PICTURE = "by-discount.png"
+LEAST_DISCOUNTS = 3  # that make a picture: of two, the table says it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,13 @@ class WindowsRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredWindows:
-    """A run with windows of one size: its figures, and the scores of what it translates with them."""
+    """A run with windows of one size: its figures, and the scores of what it translates with them.
+
+    `discount` is that of its context sentences in training.
+    """
 
     name: str
+    discount: float
     figures: WindowFigures
     scores: tuple[Measurement, ...]
 
@@ -72,6 +81,7 @@ class WindowsReport:
             "systems": [
                 {
                     "name": each.name,
+                    "context_discount": each.discount,
                     **each.figures.as_dict(),
                     "scores": {m.score.protocol: m.score.as_dict() for m in each.scores},
                 }
@@ -181,7 +191,8 @@ def _of_run(
         figures = measure_windows(
             sized.translator, model, documents, sized.signature, trained.before, on_sentences
         )
-        found.append(MeasuredWindows(name, figures, _translated(request, sized, documents, on_sentences)))
+        scores = _translated(request, sized, documents, on_sentences)
+        found.append(MeasuredWindows(name, opened.config.loss.context_discount, figures, scores))
     return found
 
 
@@ -223,8 +234,17 @@ def _tests(measured: Sequence[MeasuredWindows], resampling: Resampling) -> dict[
     return found
 
 
+def _by_discount(measured: Sequence[MeasuredWindows]) -> list[MeasuredWindows]:
+    """Runs in windows as in training, by falling discount; none where discounts do not set them apart."""
+    trained = [each for each in measured if each.figures.before == each.figures.trained > 0]
+    discounts = {each.discount for each in trained}
+    if not LEAST_DISCOUNTS <= len(discounts) == len(trained):
+        return []
+    return sorted(trained, key=lambda each: -each.discount)
+
+
 def _draw(report: WindowsReport, out: Path) -> None:
-    from cotext.reports.pictures import lines_of_systems
+    from cotext.reports.pictures import lines_of_systems, two_over_settings
 
     names = list(dict.fromkeys(each.name for each in report.measured))
     by_place: Lines = {}
@@ -241,6 +261,15 @@ def _draw(report: WindowsReport, out: Path) -> None:
     if len(report.measured) > len(names):
         pictures.append((SIZE_PICTURE, by_size, "sentences of context in the window", what))
     for file, lines, x_label, y_label in pictures:
-        figure = lines_of_systems(lines, x_label, y_label)
-        with replacing(out / file) as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
+        _save(lines_of_systems(lines, x_label, y_label), out / file)
+    if discounted := _by_discount(report.measured):
+        values = [[each.figures.statistics(name).score for each in discounted] for name in ("loss", "share")]
+        labels = ("loss of the current sentence, nats a token", "attention on the current sentence")
+        settings = [f"{each.discount:g}" for each in discounted]
+        found = dict(zip(labels, values, strict=True))
+        _save(two_over_settings(settings, "context discount", found), out / DISCOUNT_PICTURE)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
