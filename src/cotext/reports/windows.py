@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotext.analysis.window_figures import MEANINGS, WindowFigures, measure_windows
+from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
@@ -48,11 +49,11 @@ class WindowsRequest:
 class MeasuredWindows:
     """A run with windows of one size: its figures, and the scores of what it translates with them.
 
-    `discount` is that of its context sentences in training.
+    `config` is that of its training.
     """
 
     name: str
-    discount: float
+    config: Config
     figures: WindowFigures
     scores: tuple[Measurement, ...]
 
@@ -81,7 +82,7 @@ class WindowsReport:
             "systems": [
                 {
                     "name": each.name,
-                    "context_discount": each.discount,
+                    "context_discount": each.config.loss.context_discount,
                     **each.figures.as_dict(),
                     "scores": {m.score.protocol: m.score.as_dict() for m in each.scores},
                 }
@@ -192,7 +193,7 @@ def _of_run(
             sized.translator, model, documents, sized.signature, trained.before, on_sentences
         )
         scores = _translated(request, sized, documents, on_sentences)
-        found.append(MeasuredWindows(name, opened.config.loss.context_discount, figures, scores))
+        found.append(MeasuredWindows(name, opened.loaded.config, figures, scores))
     return found
 
 
@@ -235,12 +236,14 @@ def _tests(measured: Sequence[MeasuredWindows], resampling: Resampling) -> dict[
 
 
 def _by_discount(measured: Sequence[MeasuredWindows]) -> list[MeasuredWindows]:
-    """Runs in windows as in training, by falling discount; none where discounts do not set them apart."""
+    """Runs in windows as in training, by falling discount; none where something else sets them apart, too."""
     trained = [each for each in measured if each.figures.before == each.figures.trained > 0]
-    discounts = {each.discount for each in trained}
-    if not LEAST_DISCOUNTS <= len(discounts) == len(trained):
+    configs = [each.config for each in trained]
+    discounts = {config.loss.context_discount for config in configs}
+    alike = all((c.model, c.view) == (configs[0].model, configs[0].view) for c in configs)
+    if not alike or not LEAST_DISCOUNTS <= len(discounts) == len(trained):
         return []
-    return sorted(trained, key=lambda each: -each.discount)
+    return sorted(trained, key=lambda each: -each.config.loss.context_discount)
 
 
 def _draw(report: WindowsReport, out: Path) -> None:
@@ -263,10 +266,15 @@ def _draw(report: WindowsReport, out: Path) -> None:
     for file, lines, x_label, y_label in pictures:
         _save(lines_of_systems(lines, x_label, y_label), out / file)
     if discounted := _by_discount(report.measured):
-        values = [[each.figures.statistics(name).score for each in discounted] for name in ("loss", "share")]
-        labels = ("loss of the current sentence, nats a token", "attention on the current sentence")
-        settings = [f"{each.discount:g}" for each in discounted]
-        found = dict(zip(labels, values, strict=True))
+        labels = {
+            "loss": "loss of the current sentence, nats a token",
+            "share": "attention on the current sentence",
+        }
+        found = {
+            label: [each.figures.statistics(name).score for each in discounted]
+            for name, label in labels.items()
+        }
+        settings = [f"{each.config.loss.context_discount:g}" for each in discounted]
         _save(two_over_settings(settings, "context discount", found), out / DISCOUNT_PICTURE)
 
 
