@@ -39,18 +39,30 @@ def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> No
     assert len(batch["source"]) == len(batch["target"]) == int(first.source.sentence[0].max()) + 1
     texts = set((world.folder / "train.en").read_text().splitlines())
     assert set(batch["source"]) <= texts
-    # As many updates as an epoch really has.
-    updates = 1
+    # As many updates as an epoch really has, and as many rows.
+    seen, rows, target_tokens = 1, len(first.source.tokens), int(first.is_label.sum())
     while trainer.sampler.epochs(after) == 0:
-        _, after = next(batches)
-        updates += 1
-    assert found["updates_an_epoch"] == pytest.approx(updates, rel=0.35)
+        batch, after = next(batches)
+        seen, rows = seen + 1, rows + len(batch.source.tokens)
+        target_tokens += int(batch.is_label.sum())
+    assert found["updates_an_epoch"] == pytest.approx(seen, rel=0.35)
+    instances = found["training_instances"]
+    assert (instances["instances"], instances["too_long"]) == (rows, 0)
+    assert instances["target_tokens"] == pytest.approx(target_tokens / rows)
+    development = [batch.source.sentence for batch in trainer.validator.batches()]
+    assert found["development_instances"]["instances"] == sum(map(len, development))
+    tokens = sum(int((sentence >= 0).sum()) for sentence in development)
+    assert found["development_instances"]["source_tokens"] == pytest.approx(
+        tokens / sum(map(len, development))
+    )
 
 
 def test_for_people(world: World, tmp_path: Path) -> None:
     shown = succeed(*arguments(world, tmp_path / "run")).out
     for word in (
         "parameters",
+        "instances    ",
+        "development",
         "first batch",
         "memory",
         "time",

@@ -13,6 +13,7 @@ from cotext.data.prepared import file_digests, write_report
 from cotext.data.sampling import SHARDS_SHUFFLED, epoch_order
 from cotext.runtime.errors import CotextError
 from cotext.training import remote_data
+from cotext.training.dry_run import dry_run
 from cotext.training.prepared_data import data_of, open_data
 
 
@@ -101,3 +102,11 @@ def test_one_file_is_shuffled_as_a_whole() -> None:
     """As it was before there were several: runs go on in the same order."""
     order = epoch_order([range(100)], np.random.default_rng([1, 2]))
     assert np.array_equal(order, np.random.default_rng([1, 2]).permutation(100))
+
+
+def test_a_dry_run_fetches_no_more_than_it_trains_on(address: str, tmp_path: Path) -> None:
+    """Instances of a corpus whose files would all have to be fetched are not counted."""
+    found = dry_run(run_config(max_updates=4), Path(address), tmp_path / "run", "none", "cpu")
+    assert found.training_instances is None
+    assert found.development_instances.instances > 0
+    assert "instances    not counted" in found.render()

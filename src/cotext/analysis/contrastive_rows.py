@@ -69,8 +69,8 @@ class SystemFigures:
 
     `before` and `after` are the sentences of its context window, `target_before` those of its own
     translation, as many as `before` if None. `curve` has updates and the loss of
-    current sentences on the development set, in nats a token. `accuracies` maps a suite to its contrastive
-    report as `cotext contrastive --out` writes it.
+    current sentences on the development set, in nats a token, `context_curve` that of context sentences.
+    `accuracies` maps a suite to its contrastive report as `cotext contrastive --out` writes it.
     """
 
     title: str
@@ -85,6 +85,16 @@ class SystemFigures:
     translations: tuple[tuple[str, ...], ...]
     signature: str
     target_before: int | None = None
+    context_curve: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def loss_ratio(self) -> tuple[tuple[int, float], ...]:
+        """Updates and the loss of current sentences over that of context sentences, where both are known.
+
+        As in figure 3 of Lupo et al. 2022, but of all current sentences, and by token.
+        """
+        context = dict(self.context_curve)
+        return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
 
     @property
     def window(self) -> ContextWindow:

@@ -3,9 +3,9 @@
 Every run is timed greedily and at its own beam, in two settings: `one`, a document at a time, and `many`,
 all documents side by side in batches of `decode.max_tokens`. The rivals that make a speed-up of decoding
 without autoregression an honest one are timed in turn with the runs: decoding with caches, which is how all
-systems decode here; the sentences of a document as one batch and one by one; the same weights in int8 by
-CTranslate2, where that is installed. Ratios are taken within a round, as all ways of a round meet the same
-noise, and told by their median.
+systems decode here; the sentences of a document as one batch and one by one; on a CPU the same weights in
+int8, and by CTranslate2, where that is installed. Ratios are taken within a round, as all ways of a round
+meet the same noise, and told by their median.
 """
 
 import statistics
@@ -27,6 +27,7 @@ from cotext.decoding.open import OpenedRun, open_run
 from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import INSTALL
+from cotext.models.int8 import LEAST, large_matrices
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, in_turn, spread
@@ -40,13 +41,17 @@ Work = Callable[[Sequence[Document]], list[list[str]]]  # translates; the senten
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it."""
+    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it.
+
+    `int8_of` names the way of the same weights as they are, where this one is in int8.
+    """
 
     name: str
     signature: str
     left_to_right: bool
     work: Work
     tokenizer: Tokenizer
+    int8_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +211,35 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folde
         same = names.count(names[number]) > 1
         name = f"{names[number]} ({number + 1})" if same else names[number]
         yield from _ways_of(run, name, decode)
-        by_itself = not run.loaded.engine and run.translator.device.type == "cpu"
-        if by_itself and is_plain(run.config) and installed():
-            yield from _engine_ways(run, name, decode, threads, folder / str(number))
+        if run.loaded.engine or run.translator.device.type != "cpu":
+            continue
+        if _is_sentence_rival(run) and _int8_changes(run):
+            opened = open_run(
+                run.folder, str(run.translator.device), {**decode, "precision": "int8"}, threads=threads
+            )
+            yield from _int8_ways(run, name, "int8", opened, {**decode, "precision": "int8"})
+        if is_plain(run.config) and installed():
+            # The same weights, whatever the run computes in; an engine takes no shortlist.
+            write_engine(load_run(run.folder), "int8", folder / str(number), {})
+            kept = {key: value for key, value in decode.items() if key not in ("precision", "shortlist")}
+            opened = open_run(folder / str(number), str(run.translator.device), kept, threads=threads)
+            yield from _int8_ways(run, name, "int8 CTranslate2", opened, kept)
 
 
 def is_plain(config: Config) -> bool:
-    """Whether a system is the plain Transformer on single sentences, which is timed in int8 too."""
+    """Whether a system is the plain Transformer on single sentences, which CTranslate2 can run."""
     return config.view.kind == "sentence" and not any(obstacles(config))
+
+
+def _is_sentence_rival(run: OpenedRun) -> bool:
+    return run.config.view.kind == "sentence" and run.loaded.writes_left_to_right
+
+
+def _int8_changes(run: OpenedRun) -> bool:
+    """Whether int8 makes a run of Cotext's own another: it is not in int8 yet, nor too small for it."""
+    if run.loaded.precision != "float32":
+        return run.loaded.precision != "int8"
+    return bool(large_matrices(run.loaded.with_states("cotext speed"), LEAST))
 
 
 def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
@@ -241,22 +267,20 @@ def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]
     return [list(found[index].document.sentences) for index in range(len(documents))]
 
 
-def _engine_ways(
-    run: OpenedRun, name: str, decode: dict[str, Any], threads: int, folder: Path
+def _int8_ways(
+    run: OpenedRun, name: str, what: str, opened: OpenedRun, decode: dict[str, Any]
 ) -> Iterator[Way]:
-    """The same weights in int8, whatever the run computes in; an engine takes no shortlist."""
-    write_engine(load_run(run.folder), "int8", folder, {})
-    decode = {key: value for key, value in decode.items() if key not in ("precision", "shortlist")}
-    engine = open_run(folder, str(run.translator.device), decode, threads=threads)
+    """The ways of a run whose weights were opened again in int8."""
     for beam in dict.fromkeys([1, run.config.decode.beam]):
-        what = "greedy" if beam == 1 else f"beam {beam}"
-        changed = engine.with_decode({**decode, "beam": beam})
+        search = "greedy" if beam == 1 else f"beam {beam}"
+        changed = opened.with_decode({**decode, "beam": beam})
         yield Way(
-            f"{name}, int8 CTranslate2, {what}",
+            f"{name}, {what}, {search}",
             changed.signature,
             True,
             partial(_translated, changed),
             run.translator.tokenizer,
+            int8_of=f"{name}, {search}",
         )
 
 
@@ -321,20 +345,27 @@ def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way], documents: Sequence[D
             "No run writes from left to right: a speed-up is one against a rival that does, so name one "
             "(in the paper, g-transformer/randinit and g-transformer/sent)."
         )
-    plain = [run for run in runs if is_plain(run.config)]
-    if not plain:
+    rivals = [run for run in runs if _is_sentence_rival(run)]
+    if not rivals:
         yield (
-            "No run is a sentence Transformer, whose sentences as one batch, in int8 where CTranslate2 is "
-            "installed, are the strongest rival: name one, as of g-transformer/sent."
+            "No run is a sentence Transformer, whose sentences as one batch, on a CPU also in int8, are the "
+            "strongest rival: name one, as of g-transformer/sent."
         )
-    elif not installed():
-        yield f"int8 is left out: CTranslate2 is not installed ({INSTALL})."
-    elif runs[0].translator.device.type != "cpu":
+    elif rivals[0].translator.device.type != "cpu":
         yield "int8 is left out: it is timed on a CPU alone (--device cpu)."
+    else:
+        own = [run for run in rivals if not run.loaded.engine]
+        for run in own:
+            if run.loaded.precision != "int8" and not _int8_changes(run):
+                yield (
+                    f"int8 of {run.folder} is left out: it has no matrix of {LEAST:,} numbers, and smaller "
+                    "ones stay as they are."
+                )
+        if any(is_plain(run.config) for run in own) and not installed():
+            yield f"int8 by CTranslate2 is left out: it is not installed ({INSTALL})."
     by_name = {way.name: way for way in ways}
-    for name, way in by_name.items():
-        own = by_name.get(name.replace(", int8 CTranslate2", ""))
-        if own is not None and own is not way:
-            pairs = zip(way.work(documents[:1])[0], own.work(documents[:1])[0], strict=True)
+    for way in ways:
+        if way.int8_of:
+            pairs = zip(way.work(documents[:1])[0], by_name[way.int8_of].work(documents[:1])[0], strict=True)
             same = [one == other for one, other in pairs]
-            yield f"{name}: {sum(same)} of {len(same)} sentences of the first document as without int8."
+            yield f"{way.name}: {sum(same)} of {len(same)} sentences of the first document as without int8."

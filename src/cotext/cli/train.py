@@ -53,7 +53,8 @@ def train(
         bool,
         typer.Option(
             "--dry-run",
-            help="Write nothing: make three updates and print parameters, memory, time and the first batch.",
+            help="Write nothing: make three updates and print parameters, instances, memory, time and the "
+            "first batch.",
         ),
     ] = False,
     spare_memory: Annotated[

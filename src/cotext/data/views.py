@@ -280,10 +280,7 @@ class Mixture:
     ) -> list[Window]:
         """The windows of one document for one epoch; nothing is random where all weights are whole."""
         drawn: list[Window] = []
-        seen: set[Window] = set()
-        for view, weight in self.parts:
-            windows = [w for w in view.split(source_lengths, target_lengths) if w not in seen]
-            seen.update(windows)
+        for windows, weight in self.weighted(source_lengths, target_lengths):
             copies, rest = divmod(weight, 1)
             drawn += windows * int(copies)
             if rest:
@@ -291,3 +288,15 @@ class Mixture:
                     w for w, chance in zip(windows, random.random(len(windows)), strict=True) if chance < rest
                 ]
         return drawn
+
+    def weighted(
+        self, source_lengths: Sequence[int], target_lengths: Sequence[int]
+    ) -> list[tuple[list[Window], float]]:
+        """The windows of one document, view by view, with how often each is drawn on average."""
+        found: list[tuple[list[Window], float]] = []
+        seen: set[Window] = set()
+        for view, weight in self.parts:
+            windows = [w for w in view.split(source_lengths, target_lengths) if w not in seen]
+            seen.update(windows)
+            found.append((windows, weight))
+        return found

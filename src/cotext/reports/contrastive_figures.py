@@ -6,7 +6,7 @@ from itertools import groupby
 
 from cotext.analysis.contrastive_rows import Cell, Row, SystemFigures
 from cotext.reports.html import breakable
-from cotext.reports.plots import accuracy_by_distance, legend_mark, training_curves
+from cotext.reports.plots import accuracy_by_distance, legend_mark, loss_ratios, training_curves
 
 
 def legend(systems: Sequence[SystemFigures]) -> str:
@@ -74,6 +74,13 @@ def accuracy_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about:
 def curves(systems: Sequence[SystemFigures], words: str) -> str:
     """The training curves, with words below them."""
     return f'<figure class="curves">{training_curves(systems)}<figcaption>{words}</figcaption></figure>'
+
+
+def ratios(systems: Sequence[SystemFigures], words: str) -> str:
+    """The ratio of losses over training, with words below it; nothing without a system that has one."""
+    if not any(system.loss_ratio for system in systems):
+        return ""
+    return f'<figure class="curves">{loss_ratios(systems)}<figcaption>{words}</figcaption></figure>'
 
 
 def _by_phenomenon(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

@@ -7,8 +7,9 @@ line style too, so that no one needs to tell the colours apart.
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Final
 
 import matplotlib
@@ -41,29 +42,51 @@ _NAME: Final = 40  # characters of a system beside a plot
 
 def training_curves(systems: Sequence[SystemFigures]) -> str:
     """Development loss of current sentences over updates, one line a system; logarithmic."""
+    lines = {number: (each.title, each.curve) for number, each in enumerate(systems)}
+    about = f"Training curves of {len(systems)} systems"
+    return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
+
+
+def loss_ratios(systems: Sequence[SystemFigures]) -> str:
+    """Development loss of current over that of context sentences, one line a system that has both."""
+    lines = {n: (each.title, each.loss_ratio) for n, each in enumerate(systems) if each.loss_ratio}
+    last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
+    about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
+    return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
+
+
+def _over_updates(
+    lines: Mapping[int, tuple[str, Sequence[tuple[int, float]]]],
+    what: str,
+    name: str,
+    description: str,
+    logarithmic: bool,
+) -> str:
+    """Lines over updates, by the number of their system."""
     with _style():
         figure = Figure(figsize=(5.0, 2.9), layout="constrained")
         axes = figure.add_subplot()
-        for number, system in enumerate(systems):
+        for number, (title, points) in lines.items():
             marker, line, _ = MARKS[number % len(MARKS)]
             axes.plot(
-                [update for update, _ in system.curve],
-                [loss for _, loss in system.curve],
+                [update for update, _ in points],
+                [value for _, value in points],
                 color=_SYSTEMS[number % len(_SYSTEMS)],
                 linestyle=line,
                 marker=marker,
                 markersize=4,
-                label=system.title,
+                label=title,
             )
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-        axes.yaxis.set_minor_locator(NullLocator())
+        if logarithmic:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("updates")
-        axes.set_ylabel("loss, nats a token")
+        axes.set_ylabel(what)
         axes.set_xlim(left=0)
         axes.legend(frameon=False, labelcolor=_INK)
-        return _svg(figure, "curves", f"Training curves of {len(systems)} systems")
+        return _svg(figure, name, description)
 
 
 def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], description: str) -> str:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotext.analysis.window_figures import MEANINGS, WindowFigures, measure_windows
+from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
@@ -20,8 +21,13 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
 from cotext.runtime.tables import render_p, render_rows
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Lines = dict[str, tuple[list[int], list[float]]]  # by name, x and y
 LOSS_PICTURE, SIZE_PICTURE = "loss-by-sentence.png", "by-context-size.png"
+DISCOUNT_PICTURE = "by-discount.png"
+LEAST_DISCOUNTS = 3  # that make a picture: of two, the table says it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,13 @@ class WindowsRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredWindows:
-    """A run with windows of one size: its figures, and the scores of what it translates with them."""
+    """A run with windows of one size: its figures, and the scores of what it translates with them.
+
+    `config` is that of its training.
+    """
 
     name: str
+    config: Config
     figures: WindowFigures
     scores: tuple[Measurement, ...]
 
@@ -74,6 +84,7 @@ class WindowsReport:
             "systems": [
                 {
                     "name": each.name,
+                    "context_discount": each.config.loss.context_discount,
                     **each.figures.as_dict(),
                     "scores": {m.score.protocol: m.score.as_dict() for m in each.scores},
                 }
@@ -186,7 +197,7 @@ def _of_run(
             sized.translator, model, documents, sized.signature, trained.before, on_sentences
         )
         scores = _translated(request, sized, documents, words, on_sentences)
-        found.append(MeasuredWindows(name, figures, scores))
+        found.append(MeasuredWindows(name, opened.loaded.config, figures, scores))
     return found
 
 
@@ -229,8 +240,19 @@ def _tests(measured: Sequence[MeasuredWindows], resampling: Resampling) -> dict[
     return found
 
 
+def _by_discount(measured: Sequence[MeasuredWindows]) -> list[MeasuredWindows]:
+    """Runs in windows as in training, by falling discount; none where something else sets them apart, too."""
+    trained = [each for each in measured if each.figures.before == each.figures.trained > 0]
+    configs = [each.config for each in trained]
+    discounts = {config.loss.context_discount for config in configs}
+    alike = all((c.model, c.view) == (configs[0].model, configs[0].view) for c in configs)
+    if not alike or not LEAST_DISCOUNTS <= len(discounts) == len(trained):
+        return []
+    return sorted(trained, key=lambda each: -each.config.loss.context_discount)
+
+
 def _draw(report: WindowsReport, out: Path) -> None:
-    from cotext.reports.pictures import lines_of_systems
+    from cotext.reports.pictures import lines_of_systems, two_over_settings
 
     names = list(dict.fromkeys(each.name for each in report.measured))
     by_place: Lines = {}
@@ -247,6 +269,20 @@ def _draw(report: WindowsReport, out: Path) -> None:
     if len(report.measured) > len(names):
         pictures.append((SIZE_PICTURE, by_size, "sentences of context in the window", what))
     for file, lines, x_label, y_label in pictures:
-        figure = lines_of_systems(lines, x_label, y_label)
-        with replacing(out / file) as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
+        _save(lines_of_systems(lines, x_label, y_label), out / file)
+    if discounted := _by_discount(report.measured):
+        labels = {
+            "loss": "loss of the current sentence, nats a token",
+            "share": "attention on the current sentence",
+        }
+        found = {
+            label: [each.figures.statistics(name).score for each in discounted]
+            for name, label in labels.items()
+        }
+        settings = [f"{each.config.loss.context_discount:g}" for each in discounted]
+        _save(two_over_settings(settings, "context discount", found), out / DISCOUNT_PICTURE)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)

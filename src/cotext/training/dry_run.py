@@ -10,13 +10,16 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
+from cotext.data.instance_counts import InstanceCounts, count_instances
+from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Side, Tokenizer
+from cotext.data.views import Mixture
 from cotext.models.describe import entry
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.low_rank import Trained
-from cotext.training.setup import set_up
+from cotext.training.setup import TrainingSetup, set_up
 
 UPDATES: Final = 3  # made; the first is not timed
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
@@ -40,7 +43,10 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The figures of `train --dry-run`; memory in bytes, parameters of the model as it will be saved."""
+    """The figures of `train --dry-run`; memory in bytes, parameters of the model as it will be saved.
+
+    `training_instances` are those of an epoch; None: they would have to be fetched to be counted.
+    """
 
     system: str
     device: str
@@ -48,6 +54,10 @@ class DryRun:
     learning: int
     training_documents: int
     training_sentences: int
+    training_instances: InstanceCounts | None
+    development_documents: int
+    development_sentences: int
+    development_instances: InstanceCounts
     updates: int
     batches_an_update: int
     seconds_an_update: float
@@ -74,6 +84,10 @@ class DryRun:
             f"system       {self.system}",
             f"parameters   {self.parameters:,}{self._learning()}",
             f"data         {self.training_sentences:,} sentences in {self.training_documents:,} documents",
+            f"instances    {_in_words(self.training_instances, ' an epoch')}",
+            f"development  {self.development_sentences:,} sentences in {self.development_documents:,} "
+            "documents",
+            f"instances    {_in_words(self.development_instances)}",
             f"first batch  {batch.rows:,} rows; {batch.source_tokens:,} source and {batch.target_tokens:,} "
             f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
         ]
@@ -117,7 +131,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         if seconds > PATIENCE_SECONDS:
             break
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
-    totals = setup.data.train.totals
+    totals, development = setup.data.train.totals, setup.data.dev.totals
     resolved = setup.config
     words = entry("", resolved, trained.parameters)
     return DryRun(
@@ -127,6 +141,10 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         learning=trained.learning,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
+        training_instances=_training_instances(setup),
+        development_documents=development.documents,
+        development_sentences=development.sentences,
+        development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
         updates=resolved.train.max_updates,
         batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in found[1:] or found),
@@ -139,6 +157,26 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         model_memory=trained.memory,
         peak_memory=_peak_memory(torch_device),
         first_batch=_described(found[0][0][0], setup.data.tokenizer),
+    )
+
+
+def _training_instances(setup: TrainingSetup) -> InstanceCounts | None:
+    """The instances of the training data, unless it lies elsewhere, in files that are fetched one by one."""
+    elsewhere = setup.data.address and len(setup.data.train.shards) > 1
+    return None if elsewhere else _counted(setup, setup.data.train, setup.corpus.mixture)
+
+
+def _counted(setup: TrainingSetup, store: TokenStore, mixture: Mixture) -> InstanceCounts:
+    return count_instances(store, mixture, setup.corpus.symbols, setup.corpus.max_row_tokens)
+
+
+def _in_words(found: InstanceCounts | None, when: str = "") -> str:
+    if found is None:
+        return "not counted: the corpus is in several files elsewhere; prepare it, or copy it, here to count"
+    long = f"; {found.too_long:,.0f} more are too long" if found.too_long else ""
+    return (
+        f"{found.instances:,.0f}{when}, on average {found.sentences:.1f} sentences, "
+        f"{found.source_tokens:.1f} source and {found.target_tokens:.1f} target tokens{long}"
     )
 
 

@@ -222,6 +222,7 @@ def _system(run: MeasuredSystem, groups: Sequence[Group], scores: Sequence[Teste
         translations=(),
         signature=run.runs[0].signature,
         target_before=run.window.target_before,
+        context_curve=run.context_curve,
     )
 
 

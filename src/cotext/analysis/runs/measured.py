@@ -96,7 +96,8 @@ class MeasuredRun:
 
     A system whose model is not at hand has 0 parameters; `given`: a file of translations, and no more.
     `engine` is the name of the engine that runs it, if one does.
-    `curve` has updates and the loss of current sentences on the development set.
+    `curve` has updates and the loss of current sentences on the development set, `context_curve` that of the
+    context sentences of their windows, where they have any in the target.
     """
 
     path: Path
@@ -115,6 +116,7 @@ class MeasuredRun:
     use: CorpusCxmi | None
     attention: DocumentAttention | None
     given: bool = False
+    context_curve: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,8 @@ def _measure(
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
-        curve=tuple(
-            (int(entry["update"]), float(entry["nll_current"]))
-            for entry in metrics
-            if entry["kind"] == "validation" and "nll_current" in entry
-        ),
+        curve=_curve(metrics, "nll_current"),
+        context_curve=_curve(metrics, "nll_context"),
         signature=opened.signature,
         engine=loaded.engine,
         data=_data(path),
@@ -188,6 +187,15 @@ def _measure(
         decisions=_decide(opened, weights, window, settings, new_progress, title),
         use=use,
         attention=attention,
+    )
+
+
+def _curve(metrics: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
+    """A figure of all validations that have it, with their updates."""
+    return tuple(
+        (int(entry["update"]), float(entry[name]))
+        for entry in metrics
+        if entry["kind"] == "validation" and name in entry
     )
 
 

@@ -88,14 +88,23 @@ class MeasuredSystem:
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Updates and the mean development loss, where all runs have one."""
-        curves = [dict(run.curve) for run in self.runs]
-        shared = [update for update in curves[0] if all(update in each for each in curves)]
-        return tuple((u, sum(each[u] for each in curves) / len(curves)) for u in shared)
+        return _mean_curve([run.curve for run in self.runs])
+
+    @property
+    def context_curve(self) -> tuple[tuple[int, float], ...]:
+        """The same of context sentences; empty without any."""
+        return _mean_curve([run.context_curve for run in self.runs])
 
     def right(self, suite: str) -> dict[str, float]:
         """The share of runs that decide an example of a suite right, by its id."""
         decided = [run.decisions[suite].right for run in self.runs]
         return {example: sum(each[example] for each in decided) / len(decided) for example in decided[0]}
+
+
+def _mean_curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:
+    first, *others = [dict(curve) for curve in curves]
+    shared = [update for update in first if all(update in each for each in others)]
+    return tuple((u, sum(each[u] for each in (first, *others)) / len(curves)) for u in shared)
 
 
 def run_folders(path: Path) -> dict[int, Path]:

@@ -70,8 +70,9 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
         sizes = (("parameters", run.parameters), ("updates", run.updates[1])) if run.has_model else ()
         for what, count in sizes:
             yield {**base, "kind": "run", "name": what, "value": count, "signature": run.runs[0].signature}
-        for update, loss in run.curve:
-            yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}
+        for name, curve in (("nll_current", run.curve), ("nll_context", run.context_curve)):
+            for update, loss in curve:
+                yield {**base, "kind": "curve", "name": name, "group": update, "value": loss}
         yield from ({**base, **line} for line in _score_lines(found, number, first))
         yield from ({**base, **line} for line in _accuracy_lines(found, number, first))
         yield from ({**base, **line} for line in pooled_lines(found, number))

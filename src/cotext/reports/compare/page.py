@@ -19,7 +19,7 @@ from cotext.reports.compare.pooled import pooled_table
 from cotext.reports.compare.seed_table import seed_table, titled
 from cotext.reports.compare.tables import NOTE
 from cotext.reports.compare.verdict import context_words, verdict
-from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend
+from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend, ratios
 from cotext.reports.html import breakable, facts, folded, table, whole_page
 from cotext.reports.plots import attention_shares, quality_by
 from cotext.reports.versions import versions
@@ -28,6 +28,8 @@ from cotext.runtime.tables import render_p
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
 CURVES = "Loss of current sentences on the development set of each run, on a logarithmic scale."
+RATIOS = """The same loss over that of context sentences, both by token: below 1, current sentences are
+predicted better than the context in their windows. Of systems whose windows have context in the target."""
 MAPS = """How the attention of a sentence is distributed over sentences: the mean of all layers and heads of a
 kind. A full square is a share of 1, grey is outside the context window. Attention does not show what changes
 a translation: see contrastive accuracy and CXMI for that."""
@@ -75,7 +77,8 @@ def render_comparison(found: RunComparison) -> str:
     if any(run.attention for run in found.runs):
         body += ["<h2>Attention</h2>", f"<p>{MAPS}</p>", *_maps(found)]
     if any(run.curve for run in found.runs):
-        body += ["<h2>Training</h2>", curves(found.systems, CURVES)]
+        drawn = curves(found.systems, CURVES) + ratios(found.systems, RATIOS)
+        body += ["<h2>Training</h2>", f'<div class="pair">{drawn}</div>']
     if found.published:
         body += ["<h2>Published values</h2>", *_published_tables(found)]
     body += ["<h2>How these figures came about</h2>", _facts(found)]
