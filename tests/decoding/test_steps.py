@@ -56,7 +56,7 @@ def system(
 def test_every_pass_of_the_model_is_followed_by_a_word(
     name: str, first_pass: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is told adds up to the sentences, however many batches there are, and with a first pass too."""
+    """And what is told adds up to the sentences, however many batches there are, with a first pass too."""
     monkeypatch.setattr(non_autoregressive, "PASS_TOKENS", 50)
     events: list[int | None] = []
     before = system(first_pass, events, monkeypatch) if first_pass else None
