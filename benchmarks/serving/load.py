@@ -30,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed.harness import table
+from benchmarks.speed.harness import load, table
 from cotext.decoding.open import open_run
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
@@ -132,11 +132,6 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     lengths = [line.split(":")[1] for line in head if line.lower().startswith("content-length:")]
     return int(head[0].split()[1]), await reader.readexactly(int(lengths[0]))
-
-
-def load() -> str:
-    """The load of the machine over the last minute."""
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
 
 
 def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server) -> None:

@@ -10,7 +10,6 @@ largest. The processor's features and the load come first.
 """
 
 import argparse
-import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -109,9 +108,8 @@ def main() -> None:
     made.add_argument("--marian", action="store_true", help="ours beside Marian")
     options = made.parse_args()
     clock = apply(options)
-    load = " ".join(f"{x:.1f}" for x in os.getloadavg())
     fast = "with" if multiplies_bfloat16() else "without"
-    print(f"a CPU {fast} bfloat16, torch {torch.__version__}, {options.threads} threads, load {load}")
+    print(f"a CPU {fast} bfloat16, torch {torch.__version__}")
     (beside_marian if options.marian else systems)(options, clock)
 
 

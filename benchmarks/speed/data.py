@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.speed.harness import PeakMemory, in_child, table
+from benchmarks.speed.harness import PeakMemory, in_child, load, table
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
@@ -123,7 +123,7 @@ def compare_settings(workers: int) -> None:
         )
         for (sample, count), row in zip(settings, rows, strict=True)
     ]
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}; {COMPARED_PAIRS:,} pairs")
+    print(f"{COMPARED_PAIRS:,} pairs")
     table(("setting", "s", "CPU s", "tokenizer, s", "peak MiB", "tokens"), cells)
 
 
@@ -136,6 +136,7 @@ def main() -> None:
     if arguments.corpus:
         print(json.dumps(measure(*arguments.corpus, arguments.sample, arguments.workers)))
         return
+    print(load())
     compare_settings(arguments.workers)
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,6 @@ prefix      K = 4: the current sentence after three given ones, against all four
 """
 
 import copy
-import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -326,8 +325,7 @@ def main() -> None:
                 "ours int8": ours(int8),
                 "CT2 int8": systems["CT2 int8"],
             }
-        load = os.getloadavg()[0]
-        print(f"{options.threads} threads, {options.clock} clock, load {load:.1f}; others: their time / ours")
+        print("others: their time / ours")
         first, *others = systems
         print(f"{'':<28}{first:>13}{''.join(f'{name:>14}' for name in others)}", flush=True)
         for case, members in tasks(options.quick).items():

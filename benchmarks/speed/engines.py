@@ -8,7 +8,6 @@ through the engine once, and nothing is made of what comes out: no text, no scor
 missing. Both in turn, so that ratios are those of one round.
 """
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -99,7 +98,7 @@ def main() -> None:
     sentences = sum(map(len, documents))
     print(
         f"{len(documents)} documents, {sentences} sentences, {len(recorder.batches)} batches, "
-        f"{recorder.searched_again} rows searched again; {options.clock} clock, load {os.getloadavg()[0]:.1f}"
+        f"{recorder.searched_again} rows searched again"
     )
     print(opened.signature)
     first = "CTranslate2 by hand"

@@ -1,10 +1,11 @@
-"""What benchmarks of speed share: their options, tables, processes of their own, and memory that work adds.
+"""What benchmarks of speed share: options, the line of the machine, tables, own processes, memory of work.
 
 Ways are timed by `cotext.runtime.timing`.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -71,6 +72,11 @@ def number_in_child(module: str, *arguments: str) -> float:
     return float(found)
 
 
+def load() -> str:
+    """The load of the machine over the last minute."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
+
+
 def parser(about: str | None, rounds: int) -> argparse.ArgumentParser:
     """Options that all benchmarks of speed have; `apply` puts them into force."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -81,6 +87,7 @@ def parser(about: str | None, rounds: int) -> argparse.ArgumentParser:
 
 
 def apply(options: argparse.Namespace) -> Clock:
-    """Set the number of threads; give the clock."""
+    """Set the number of threads, and print what the machine is doing beside this; give the clock."""
     torch.set_num_threads(options.threads)
+    print(f"{options.threads} threads, {options.clock} clock, {load()}", flush=True)
     return CLOCKS[options.clock]

@@ -10,7 +10,6 @@ line through the two shortest lengths. Processor time of one thread; short docum
 """
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -168,10 +167,8 @@ def row(system: System, ways: dict[int, Way], rounds: int) -> tuple[str, ...]:
 
 
 def report(what: str, rows: Sequence[tuple[str, ...]], options: argparse.Namespace) -> None:
-    """Print a table, with the load of the machine beside it."""
-    print(
-        f"{what}: {options.size}, {options.layers} + {options.layers} layers; load {os.getloadavg()[0]:.1f}"
-    )
+    """Print a table."""
+    print(f"{what}: {options.size}, {options.layers} + {options.layers} layers")
     each = [f"{tokens:,}" for tokens in options.lengths]
     table(("system", *each, "longest / shortest", "longest / line"), rows)
 

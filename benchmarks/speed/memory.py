@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks.speed.harness import PeakMemory, in_child, table
+from benchmarks.speed.harness import PeakMemory, in_child, load, table
 from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
 from cotext.training.callbacks import TrainingCallbacks
@@ -52,6 +52,7 @@ def main() -> None:
     if arguments.data:
         print(json.dumps(measure(arguments.data)))
         return
+    print(load())
     rows: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for factor in (1, FACTOR):

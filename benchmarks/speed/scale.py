@@ -7,7 +7,6 @@ difference is without the start of workers. Reading: sentences a second of proce
 Parquet also at an address. The load of the machine is printed first: other work disturbs the wall's clock.
 """
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -56,7 +55,6 @@ def main() -> None:
     made.add_argument("--documents", type=int, default=200)
     options = made.parse_args()
     clock = apply(options)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     documents = list(read_documents(options.corpus))[: 2 * options.documents]
     half = documents[: options.documents]
     sentences = sum(map(len, half))

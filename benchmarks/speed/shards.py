@@ -7,7 +7,6 @@ of random weights writes as much as a trained one.
 """
 
 import argparse
-import os
 import resource
 import subprocess
 import sys
@@ -60,7 +59,6 @@ def main() -> None:
             **_parts(held, options.held, clock),
         }
     of_each = sum(map(len, documents)) / len(documents)
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}; threads: {options.threads}")
     table(["", "processor seconds"], [[name, f"{value:.3g}"] for name, value in figures.items()])
     print()
     for precision, each in seconds.items():

@@ -12,7 +12,6 @@ candidates: 20 of each source token, so that a sentence of 24 tokens has 1,450 (
 """
 
 import argparse
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -122,7 +121,6 @@ def main() -> None:
     made.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     options = made.parse_args()
     clock = apply(options)
-    print(f"{options.threads} threads, {options.clock} clock, load {os.getloadavg()[0]:.1f}")
     if options.random:
         systems(options, clock)
     else:

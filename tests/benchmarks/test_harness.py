@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from cotext.runtime.timing import Times, in_turn, spread
+import pytest
+import torch
+
+from benchmarks.speed import harness
+from cotext.runtime.timing import CLOCKS, Times, in_turn, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +44,19 @@ def test_a_way_that_gives_a_number_is_timed_for_each_thing_done() -> None:
 def test_a_spread_is_the_median_with_the_smallest_and_the_largest() -> None:
     assert spread([3.0, 1.0, 2.0]) == "2.00 (1.00-3.00)"
     assert Times({"a": [1.0, 5.0, 2.0]}).median("a") == 2.0
+
+
+def test_every_benchmark_tells_threads_clock_and_load_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(harness.os, "getloadavg", lambda: (2.345, 9.0, 9.0))
+    monkeypatch.setattr(harness.os, "cpu_count", lambda: 3)
+    threads = torch.get_num_threads()
+    clock = harness.apply(harness.parser(None, 1).parse_args(["--threads", str(threads), "--clock", "wall"]))
+    assert clock is CLOCKS["wall"]
+    assert capsys.readouterr().out == f"{threads} threads, wall clock, load 2.3 on 3 processors\n"
+    asking = [path.name for path in (ROOT / "benchmarks").rglob("*.py") if "getloadavg" in path.read_text()]
+    assert asking == ["harness.py"]
 
 
 WORK = """

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,47 @@ def test_what_goes_on_between_two_steps_has_a_time_left_of_its_own(clock: Clock,
         "training 0/100  validating, tokens 20/1,000  16:20 left",
         "training 0/100  validating, tokens 40/1,000  16:00 left",
         "training 0/100  translating 7/10  0:30 left",
+    ]
+
+
+def test_on_a_terminal_something_moves_with_every_word_and_every_second(clock: Clock) -> None:
+    """Also while a batch is searched of which no sentence has ended yet."""
+    with progress.display(Console(file=io.StringIO(), width=80, force_terminal=True)) as live:
+        meter = Meter("translating", 5000, live)
+
+        def shown() -> str:
+            screen = Console(file=io.StringIO(), width=80)
+            screen.print(live.get_renderable())
+            [line] = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+            return " ".join(line.replace("━", "").split())
+
+        lines = [shown()]
+        for _ in range(30):  # many steps within a second: the mark turns
+            meter.advance(0)
+            clock.now += 0.03
+            lines.append(shown())
+        for _ in range(10):  # one long pass of the model: the clock runs
+            clock.now += 2
+            lines.append(shown())
+        assert all(one != following for one, following in pairwise(lines))
+        assert lines[-1] == "translating 0/5000 - 0:21"
+        clock.now += 4
+        meter.advance(100)
+        assert shown() == "translating 100/5000 \\ 0:25 20:20 left"
+        meter.advance_to(5000)
+        assert shown() == "translating 5000/5000 0:25"
+
+
+def test_elsewhere_a_line_in_twenty_seconds_tells_that_it_goes_on(clock: Clock, screen: io.StringIO) -> None:
+    meter = Meter("translating", 5007, None)
+    meter.advance(7)  # done before an interruption
+    for step in range(220):
+        clock.now += 0.25
+        meter.advance(500 if step == 200 else 0)
+    assert screen.getvalue().splitlines() == [
+        "translating 7/5007  for 0:20",
+        "translating 7/5007  for 0:40",
+        "translating 507/5007  7:32 left",
     ]
 
 

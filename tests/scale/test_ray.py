@@ -2,12 +2,16 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import cotext, succeed
+from pyarrow import parquet
 from tiny_runs import prepare_toy, run_config, toy_documents, write_run
 
 from cotext.data.documents import Document
@@ -39,7 +43,12 @@ def cluster(data: Path) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    head = {"num_cpus": 0, "ray_client_server_port": port}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    found.for_clients = f"ray://127.0.0.1:{port}"
     for _ in range(2):
         found.add_node(num_cpus=1)
     yield found
@@ -83,6 +92,51 @@ def test_a_corpus_and_a_distillation_are_as_without_a_cluster(
     succeed("distill", run, "--data", data, "--out", tmp_path / "here")
     succeed("distill", run, "--data", data, "--out", tmp_path / "far", "--on", cluster.address)
     assert (tmp_path / "far" / "train.arrow").read_bytes() == (tmp_path / "here" / "train.arrow").read_bytes()
+
+
+def test_a_client_from_outside_the_cluster(run: Path, cluster: Any, tmp_path: Path) -> None:
+    """In a process of its own, as this one is connected already, in the other way."""
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:30], "jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "here.jsonl")
+    far = ["translate", run, source, "--out", tmp_path / "far.jsonl", "--on", cluster.for_clients]
+    subprocess.run([sys.executable, "-m", "cotext", *map(str, far)], check=True)
+    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
+def test_checkpoints_of_ray_leave_out_what_is_written(run: Path, cluster: Any, tmp_path: Path) -> None:
+    """A job over half of the documents stands for one that was interrupted there.
+
+    What filters by the checkpoints takes a processor beside the worker's and the reader's, which the cluster
+    has not: without it, the pipeline waits for ever.
+    """
+    import ray
+    from ray.data.checkpoint import CheckpointConfig
+
+    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
+    documents = DOCUMENTS[:40]
+    (tmp_path / "in").mkdir()
+    context = ray.data.DataContext.get_current()
+    context.checkpoint_config = CheckpointConfig(
+        "id", str(tmp_path / "checkpoints"), delete_checkpoint_on_success=False
+    )
+    written = []
+    node = cluster.add_node(num_cpus=1)
+    try:
+        for start in (0, 20):
+            parquet.write_table(table_of(documents[start : start + 20]), tmp_path / "in" / f"{start}.parquet")
+            given = ray.data.read_parquet(str(tmp_path / "in"))
+            translated = translate_dataset(given, Translate(run, threads=1), workers=1, documents=10)
+            translated.write_parquet(str(tmp_path / "out"))
+            written.append(sorted(path.name for path in (tmp_path / "out").iterdir()))
+    finally:
+        context.checkpoint_config = None
+        cluster.remove_node(node)
+    rows = parquet.read_table(tmp_path / "out").to_pylist()
+    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
+    assert set(written[0]) < set(written[1])  # what was written stays, and none of it is written again
+    assert len(rows) == len(documents)
+    assert {row["id"]: tuple(row["target"]) for row in rows} == expected
 
 
 def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) -> None:

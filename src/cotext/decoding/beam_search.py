@@ -145,7 +145,9 @@ def search(
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
         options = replace(options, beam=lexical.width, scored=True)
     with torch.inference_mode():
+        found, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)
+        steps.tell(found)  # the longest pass of the batch is over
         most_tokens = max(sum(r.max_tokens) for r in requests)
         # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
@@ -157,7 +159,6 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
-        found, steps = dict[int, Hypothesis](), Steps()
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
@@ -179,8 +180,7 @@ def search(
                     state.finish(ended, *_decoder_inputs(results, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
-                lexical = lexical and lexical.select(entries)
-                nbest = nbest and nbest.select(entries)
+                lexical, nbest = lexical and lexical.select(entries), nbest and nbest.select(entries)
                 output.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)

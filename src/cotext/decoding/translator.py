@@ -161,10 +161,10 @@ class DocumentTranslator(DocumentScorer):
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
         `on_sentences` is called with the number of sentences that were finished, after every step of a
-        search: 0 mostly. `guide` has the lexical constraints of sentences, which `takes_guides` says whether
-        this system can keep. `taken` are translations that are given, by document and sentence: they are not
-        searched, and are target context; within a piece that is searched whole, those at its beginning are,
-        where no terms are asked for.
+        search, that of a first pass too: 0 mostly. `guide` has the lexical constraints of sentences, which
+        `takes_guides` says whether this system can keep. `taken` are translations that are given, by
+        document and sentence: they are not searched, and are target context; within a piece that is searched
+        whole, those at its beginning are, where no terms are asked for.
         `log`: the windows found before, and where others are noted, if each is searched by itself.
 
         Raises:
@@ -181,7 +181,7 @@ class DocumentTranslator(DocumentScorer):
                 "terms and copied text are kept in the search of systems that write from left to right, "
                 "with decode.align = constrained: leave the glossary out, or take a run that keeps it"
             )
-        waiting = self._after_first_pass(documents, guide)
+        waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Several batches' worth, so that windows of like length can share a batch.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
         with closing(self._pool()) as pool:
@@ -212,7 +212,7 @@ class DocumentTranslator(DocumentScorer):
             raise CotextError(f"decode.first_pass = {self.config.decode.first_pass}: {error}") from None
 
     def _after_first_pass(
-        self, documents: Iterable[Document], guide: Guide | None
+        self, documents: Iterable[Document], guide: Guide | None, on_sentences: Callable[[int], None]
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
         """Documents with their index in the input and, where there is a first pass, its translation."""
         if self.first_pass is None:
@@ -226,7 +226,7 @@ class DocumentTranslator(DocumentScorer):
                 yield document
 
         own = guide if self.first_pass.takes_guides else None
-        for index, translation in self.first_pass.translate(remembered(), guide=own):
+        for index, translation in self.first_pass.translate(remembered(), on_sentences, own):
             yield index, read.pop(index), translation.document.sentences
 
     def _translation(self, opened: OpenDocument) -> Translation:

@@ -1,4 +1,8 @@
-"""Progress display: a live line on a terminal, now and then a line elsewhere."""
+"""Progress display: a live line on a terminal, now and then a line elsewhere.
+
+The live line has a clock, which goes on by itself, and a mark that turns whenever the work tells something,
+if only that it goes on: so a person sees a process that hangs by its mark, which stands still.
+"""
 
 import sys
 import time
@@ -7,12 +11,15 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 # Standard output is for results, which may be piped; progress goes beside it.
 # No markup: a name such as runs/[a] is shown as it is.
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+# Logs are kept, and read afterwards: a line every two seconds would be 1,800 of an hour.
 SECONDS_BETWEEN_LINES = 20.0
+MARKS = "|/-\\"
 
 
 class Meter:
@@ -23,7 +30,8 @@ class Meter:
         self.total = total
         self.done = 0
         self.live = live
-        self.task = live.add_task(what, total=total, note="") if live else None
+        self.task = live.add_task(what, total=total, note="", mark=" ") if live else None
+        self.told = 0
         self.shown = shown
         self.last_line = time.monotonic()
         # The first figure may be what an interrupted job had done: it says nothing about speed.
@@ -69,10 +77,19 @@ class Meter:
     def _show(self, now: float, note: str, whatever_the_time: bool) -> None:
         """A live line, or elsewhere a line of its own if the last one is old enough."""
         if self.live and self.task is not None:
-            self.live.update(self.task, completed=self.done, note=note)
+            self.told += 1
+            mark = MARKS[self.told % len(MARKS)] if self.done < self.total else " "
+            self.live.update(self.task, completed=self.done, note=note, mark=mark)
         elif self.shown and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES):
             self.last_line = now
+            note = note or self._since_then(now)
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)
+
+    def _since_then(self, now: float) -> str:
+        """As in "for 0:20", where nothing has been done yet: else line after line would say the same."""
+        if self.first is None or self.first[1] < self.done or self.done >= self.total:
+            return ""
+        return f"for {_clock(now - self.first[0])}"
 
 
 def time_left(seconds: float, done: int, remaining: int) -> str:
@@ -90,14 +107,29 @@ def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
     if not shown or not sys.stderr.isatty():
         yield Meter(what, total, None, shown)
         return
+    with display(console) as live:
+        yield Meter(what, total, live)
+
+
+def display(terminal: Console) -> Progress:
+    """The live lines of meters on a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=12),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[mark]}", markup=False),
+        _ElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console) as live:
-        yield Meter(what, total, live)
+    # Time is looked up when it is asked for, as meters do.
+    return Progress(*columns, console=terminal, get_time=lambda: time.monotonic())
+
+
+class _ElapsedColumn(ProgressColumn):
+    """How long a task has been under way, written as what is left of it."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_clock(task.elapsed or 0.0))
 
 
 @contextmanager
