@@ -616,7 +616,8 @@ def test_speed_times_an_engine_beside_a_run_in_another_precision(make: Make, tmp
         succeed("speed", make("sentence", False, ENDING), *given, "--set", "precision=bfloat16").out
     )
     signatures = [way["signature"] for way in told["settings"]["one"]]
-    assert ["precision:bfloat16" in each for each in signatures] == [True, True, False]
+    assert ["precision:bfloat16" in each for each in signatures] == [True, True, False, False]
+    assert "|precision:int8|" in signatures[2]
     assert "|quantization:int8" in signatures[-1]
 
 
