@@ -1,8 +1,8 @@
 """Sufficient statistics of all pairs of texts at once: each as hypothesis, with each as reference.
 
 The counts are sacrebleu's, with its own preparation of texts and n-grams. Two texts share as many n-grams as
-the smaller of the two counts of each says, and min(a, b) is the sum over t = 1, 2 ... of [a >= t] [b >= t]:
-with a column for every n-gram and t, the matches of all pairs are one product of a matrix with itself.
+the smaller of the two counts of each says, and min(a, b) is the number of t = 1, 2 ... up to both: with a
+column for every n-gram and t, the matches of all pairs are one product of a matrix with itself.
 
 Shapes: K texts, S counts of a metric, G columns.
 """
