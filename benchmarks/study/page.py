@@ -109,9 +109,30 @@ def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
     good = teacher_is_good(found)
     p_values = holm([difference.p for _, difference, _ in tested])
     return [
-        (each, verdict(difference, p, spread) if good.word == HOLDS else Verdict(UNTOLD, good.why))
+        (
+            each,
+            _by_context(found, each, verdict(difference, p, spread))
+            if good.word == HOLDS
+            else Verdict(UNTOLD, good.why),
+        )
         for (each, difference, spread), p in zip(tested, p_values, strict=True)
     ]
+
+
+def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict:
+    """The verdict on an ordering: of choices, it holds only where the better system uses context for them.
+
+    A system that knows nothing may be right more often than another, by the forms that it prefers.
+    """
+    of_choices = ordering.measure in found.decided
+    if told.word != HOLDS or not of_choices or _uses(found, ordering.better, ordering.measure):
+        return told
+    return Verdict(UNTOLD, f"{told.why}, but {ordering.better} is not shown to use context")
+
+
+def _uses(found: Comparison, system: str, measure: str) -> bool:
+    """Whether a system is shown to use context in the suite of a measure, as `contrapro.SUITE`."""
+    return bool(found.used(system).get(measure.partition(".")[2]))
 
 
 # ---------------------------------------------------------------------------------------------- the page
@@ -131,8 +152,9 @@ sentence follows from figures by a rule. A system of several seeds has the mean 
 largest in brackets.
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
-  below, and the difference larger than the standard deviation of seeds. **cannot be told**: anything else,
-  and always of two single runs.
+  below, and the difference larger than the standard deviation of seeds; of choices, an ordering holds only
+  where the better system is shown to use context for them. **cannot be told**: anything else, and always of
+  two single runs.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
@@ -330,12 +352,19 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         return
     for name, what in (("own.s-bleu", "s-BLEU on held-out documents"), (PICTURED[-1], "ContraPro")):
         values, different = found.values(name), _different(found, name, good)
-        better = [s for s in different if values[s].mean > values[BASELINE].mean]
-        worse = sorted(different.difference(better))
+        higher = sorted(s for s in different if values[s].mean > values[BASELINE].mean)
+        better = [s for s in higher if name not in found.decided or _uses(found, s, name)]
+        worse = sorted(different.difference(higher))
         yield (
-            f"In {what}, {_named(sorted(better), 'better')} and {_named(worse, 'worse')} than the sentence "
+            f"In {what}, {_named(better, 'better')} and {_named(worse, 'worse')} than the sentence "
             "system that was trained as long."
         )
+        if unexplained := [s for s in higher if s not in better]:
+            are = "is" if len(unexplained) == 1 else "are"
+            yield (
+                f"In {what}, {listed(unexplained)} {are} right more often without being shown to use "
+                "context: what forms a system prefers decides, too, whatever it has learned."
+            )
     adds = found.context()
     if adds:
         p_values = dict(zip(adds, holm([each.p for each in adds.values()]), strict=True))

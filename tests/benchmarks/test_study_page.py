@@ -125,13 +125,32 @@ def test_an_ordering_that_holds_one_that_does_not_and_one_within_the_spread(tmp_
     assert made.verdicts()["s4to4-shift-cd > s4to4"] == UNTOLD
     page = render([Comparison(tmp_path)])
     assert "| s4to4-shift-cd > s4to4 | ContraPro | Lupo et al. 2022, table 2 | **cannot" in page
-    made.decide("s4to4-shift-cd", [150])  # a single run beside three: it is taken to vary as they do
+    made.decide(
+        "s4to4-shift-cd", [150], used=True
+    )  # a single run beside three: it is taken to vary as they do
     made.decide("s4to4", [100])
     assert made.verdicts() == {
         "s4to4-shift-cd > s4to4": UNTOLD,  # two single runs
         "s4to4-cd > s4to4": FAILS,
         "s4to4-shift-cd > sentence": HOLDS,
     }
+
+
+@pytest.mark.parametrize("used", [None, False])
+def test_a_system_that_is_right_without_context_is_not_called_better(
+    tmp_path: Path, used: bool | None
+) -> None:
+    """As one that has learned nothing, and prefers the form that is right more often than the others."""
+    made = Made(tmp_path)
+    made.decide("sentence", [80, 82, 81])
+    made.decide("s4to4-shift-cd", [150, 152, 151], used=used)
+    assert made.verdicts() == {"s4to4-shift-cd > sentence": UNTOLD}
+    page = render([Comparison(tmp_path)])
+    assert "In ContraPro, no system is shown to be better and no system is shown to be worse" in page
+    assert "In ContraPro, s4to4-shift-cd is right more often without being shown to use context" in page
+    assert ", but s4to4-shift-cd is not shown to use context |" in page
+    made.decide("s4to4-shift-cd", [20, 21, 22], used=used)  # to be worse takes no context
+    assert made.verdicts() == {"s4to4-shift-cd > sentence": FAILS}
 
 
 def test_orderings_of_translations(tmp_path: Path) -> None:
