@@ -214,10 +214,9 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folde
         if run.loaded.engine or run.translator.device.type != "cpu":
             continue
         if _is_sentence_rival(run) and _int8_changes(run):
-            opened = open_run(
-                run.folder, str(run.translator.device), {**decode, "precision": "int8"}, threads=threads
-            )
-            yield from _int8_ways(run, name, "int8", opened, {**decode, "precision": "int8"})
+            in_int8 = {**decode, "precision": "int8"}
+            opened = open_run(run.folder, str(run.translator.device), in_int8, threads=threads)
+            yield from _int8_ways(run, name, "int8", opened, in_int8)
         if is_plain(run.config) and installed():
             # The same weights, whatever the run computes in; an engine takes no shortlist.
             write_engine(load_run(run.folder), "int8", folder / str(number), {})
