@@ -38,16 +38,8 @@ TINY = [
     "model.decoder_layers=2", "train.validate_bleu=false", "train.validate_documents=1", "train.average=1",
     "decode.max_ratio=1.0", "decode.max_extra=1", "decode.beam=2",
 ]  # fmt: skip
-ENDE = [
-    "prefixes=[a]",
-    "teacher_minutes=0",
-    "vocabulary=60",
-    "distilled=9",
-    "ted=2",
-    "contrapro=3",
-    "written=2",
-    "cxmi=2",
-]
+SMALL = ["prefixes=[a]", "teacher_minutes=0", "vocabulary=60", "cxmi=2"]
+ENDE = [*SMALL, "distilled=9", "ted=2", "contrapro=3", "written=2"]
 NOUNS = {
     "lamp": ("Lampe", "die"),
     "table": ("Tisch", "der"),
@@ -228,11 +220,12 @@ def test_other_pairs_measure_all_that_they_tell(
     name: str, measured: str, told: tuple[str, str], corpora: Path, tmp_path: Path
 ) -> None:
     words = ["jieba=false"] if name == "study-enzh" and find_spec("jieba") is None else []
-    study = Miniature(name, tmp_path, [f"corpora={corpora}", *TINY, "vocabulary=60", *words])
+    study = Miniature(name, tmp_path, [f"corpora={corpora}", *TINY, *SMALL, *words])
     found = study.run([measured], measured=[measured])
     measure, figure = told
     assert figure in found[measured][measure]
     assert {"s-bleu", "d-bleu", "chrf"} <= found[measured]["own"].keys()
+    assert {"true.per_token", "shuffled.per_token"} <= found[measured]["cxmi"].keys()
 
 
 def blocks() -> list[str]:
