@@ -1,7 +1,7 @@
 """The systems of an experiment compared: figures over seeds, and tests over documents and seeds.
 
-Read from the folder of an experiment: translations and their references (`own`, `ted`), decisions (`real`,
-`contrapro`, `generated`, `written`), CXMI. Tests are those of `cotext.metrics.seeds`.
+Read from the folder of an experiment: translations and their references (`own`, `ted`, `pdc`), decisions
+(`real`, `contrapro`, `consistency`, `generated`, `written`), CXMI. Tests are those of `cotext.metrics.seeds`.
 """
 
 from collections import defaultdict
@@ -21,10 +21,11 @@ from cotext.metrics.sufficient_statistics import Statistics
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json, read_text
 
-TRANSLATIONS = {"own": ("s-bleu", "d-bleu", "chrf"), "ted": ("s-bleu", "d-bleu", "chrf")}
+TRANSLATIONS = dict.fromkeys(("own", "ted", "pdc"), ("s-bleu", "d-bleu", "chrf"))
 DECIDED = {
     "real": "real.json",
     "contrapro": "contrapro.json",
+    "consistency": "consistency.json",
     "written": "written.decisions.json",
     "generated": "generated.decisions.json",
 }
@@ -152,7 +153,7 @@ class Comparison:
         The conditions are those of docs/context-use.md.
         """
         found: dict[str, bool | None] = {}
-        for kind in ("real", "contrapro"):
+        for kind in ("real", "contrapro", "consistency"):
             name = DECIDED[kind]
             if system not in self.systems(name):
                 continue

@@ -29,10 +29,21 @@ LEAST_CHOICES = 10  # of a suite that is worth a column
 TITLES = {
     "contrapro.contrapro-ctx1-part": "ContraPro",
     "generated.contrapro-ctx1-part": "ContraPro, as written",
+    "consistency.deixis_test": "deixis",
+    "consistency.lex_cohesion_test": "lexical cohesion",
+    "consistency.ellipsis_infl": "ellipsis, inflection",
+    "consistency.ellipsis_vp": "ellipsis, verb phrase",
     "own.s-bleu": "s-BLEU",
     "own.d-bleu": "d-BLEU",
+    "own.chrf": "chrF",
+    "ted.s-bleu": "TED, s-BLEU",
+    "ted.d-bleu": "TED, d-BLEU",
+    "pdc.s-bleu": "PDC, s-BLEU",
+    "pdc.d-bleu": "PDC, d-BLEU",
 }
-PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", "contrapro.contrapro-ctx1-part")
+SUITES = ("contrapro.contrapro-ctx1-part", *(name for name in TITLES if name.startswith("consistency.")))
+_SUITE_TITLES = {name.partition(".")[2]: TITLES[name] for name in SUITES}
+PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", *SUITES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,19 @@ class Ordering:
     source: str
 
 
-ORDERINGS = (  # on TED or ContraPro, English to German
+ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English to Russian
     Ordering("s4to4-shift-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("s4to4-shift-cd", "sentence", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
+    *(
+        Ordering("s4to4-shift-cd", worse, f"consistency.{suite}", "Lupo et al. 2022, table 1")
+        for suite in ("lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
+        for worse in ("s4to4", "sentence")
+    ),
+    *(
+        Ordering(better, "sentence", "consistency.deixis_test", "Lupo et al. 2022, table 1")
+        for better in ("s4to4", "s4to4-shift-cd")
+    ),
     Ordering("docflat-c", "sentence", "own.s-bleu", "Wu et al. 2023, table 2"),
     Ordering("docflat-c", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
     Ordering("g-transformer", "s4to4", "own.s-bleu", "Wu et al. 2023, table 2"),
@@ -170,8 +190,8 @@ def _section(found: Comparison) -> Iterator[str]:
     yield "### In short"
     yield "\n".join(f"* {each}" for each in _summary(found, good))
     yield "### Translation"
-    yield _table(found, {"s-BLEU": "own.s-bleu", "d-BLEU": "own.d-bleu", "chrF": "own.chrf",
-                         "TED, s-BLEU": "ted.s-bleu", "TED, d-BLEU": "ted.d-bleu"}, good)  # fmt: skip
+    scores = [name for name in TITLES if name in found.counts]
+    yield _table(found, {_title(name): name for name in scores}, good)
     yield "### Choices, right in per cent"
     yield from _choices(found, [name for name in found.decided if not name.startswith("written.")], good)
     yield from _use(found)
@@ -284,7 +304,7 @@ def _use(found: Comparison) -> Iterator[str]:
     yield "Whether context is used, against controls without context and with foreign context:"
     yield _markdown(
         [
-            ["", *("ContraPro" if suite.startswith("contrapro") else suite for suite in suites)],
+            ["", *(_SUITE_TITLES.get(suite, suite) for suite in suites)],
             *(
                 [s, *(words[each[suite]] if suite in each else "" for suite in suites)]
                 for s, each in used.items()
@@ -350,8 +370,11 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
     if good.word != HOLDS:
         yield "**No claim about documents is made here**: what context is worth cannot be told."
         return
-    for name, what in (("own.s-bleu", "s-BLEU on held-out documents"), (PICTURED[-1], "ContraPro")):
+    told_of = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
+    for name, what in told_of.items():
         values, different = found.values(name), _different(found, name, good)
+        if BASELINE not in values:
+            continue
         higher = sorted(s for s in different if values[s].mean > values[BASELINE].mean)
         better = [s for s in higher if name not in found.decided or _uses(found, s, name)]
         worse = sorted(different.difference(higher))
@@ -376,7 +399,11 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
             f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for {len(adds)} systems)."
         )
     used = {s: [suite for suite, each in found.used(s).items() if each] for s in found.results["rows"]}
-    users = [f"{s} ({listed(suites)})" for s, suites in used.items() if suites]
+    users = [
+        f"{s} ({listed([_SUITE_TITLES.get(each, each) for each in suites])})"
+        for s, suites in used.items()
+        if suites
+    ]
     yield f"Choices show use of context by {listed(users) or 'no system'}."
     falls = {
         s: fell for s in found.results["rows"] if s not in STARTS and (fell := _fell(found, s)) is not None

@@ -73,8 +73,15 @@ class Made:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def decide(self, system: str, right: Sequence[int], used: bool | None = None) -> None:
-        """Decisions on ContraPro: so many of EXAMPLES right, by seed; examples of two are of one document."""
+    def decide(
+        self,
+        system: str,
+        right: Sequence[int],
+        used: bool | None = None,
+        suite: str = f"contrapro.{PART}",
+    ) -> None:
+        """Decisions on a suite: so many of EXAMPLES right, by seed; examples of two are of one document."""
+        kind, _, name = suite.partition(".")
         self.add(system, range(1, len(right) + 1))
         for seed, count in enumerate(right, 1):
             entry = {
@@ -84,7 +91,7 @@ class Made:
             }
             if used is not None:
                 entry["use_of_context"] = [{"uses_context": used}]
-            (self.place(system, seed) / "contrapro.json").write_text(json.dumps({PART: entry}))
+            (self.place(system, seed) / f"{kind}.json").write_text(json.dumps({name: entry}))
 
     def translate(self, system: str, wrong: Sequence[int]) -> None:
         """Translations of 20 documents: so many of their sentences spoilt, by seed."""
@@ -153,6 +160,26 @@ def test_a_system_that_is_right_without_context_is_not_called_better(
     assert made.verdicts() == {"s4to4-shift-cd > sentence": FAILS}
 
 
+def test_consistency_sets_are_told_of_each(tmp_path: Path) -> None:
+    """And nothing of what was not measured: ContraPro, talks."""
+    made = Made(tmp_path)
+    suite = "consistency.lex_cohesion_test"
+    made.decide("sentence", [80, 82, 81], suite=suite)
+    made.decide("s4to4", [81, 80, 83], used=False, suite=suite)
+    made.decide("s4to4-shift-cd", [150, 152, 151], used=True, suite=suite)
+    assert made.verdicts() == {"s4to4-shift-cd > s4to4": HOLDS, "s4to4-shift-cd > sentence": HOLDS}
+    page = render([Comparison(tmp_path)])
+    assert f"|  | lexical cohesion (of {EXAMPLES}) |" in page
+    assert "In lexical cohesion, s4to4-shift-cd is better and no system is shown to be worse" in page
+    assert (
+        "|  | lexical cohesion |\n| --- | --- |\n| s4to4 | not shown |\n| s4to4-shift-cd | uses context |"
+        in page
+    )
+    assert "Choices show use of context by s4to4-shift-cd (lexical cohesion)." in page
+    assert "ContraPro" not in page
+    assert "TED" not in page
+
+
 def test_orderings_of_translations(tmp_path: Path) -> None:
     made = Made(tmp_path)
     made.translate("sentence", [30, 31, 32])
@@ -193,7 +220,7 @@ def test_the_page_says_what_follows_and_has_its_picture(tmp_path: Path) -> None:
     assert "In ContraPro, s4to4-shift-cd is better and no system is shown to be worse than" in page
     assert "Of 2 orderings of the papers 2 hold, 0 do not, of 0 it cannot be told." in page
     assert "than sentences of other documents do with no system, and" in page  # told of means, too
-    assert "Choices show use of context by s4to4-shift-cd (contrapro-ctx1-part)." in page
+    assert "Choices show use of context by s4to4-shift-cd (ContraPro)." in page
     assert (tmp_path / "docs" / "figures" / "study-made.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -231,15 +258,20 @@ ROWS_OF_PAPER = {
 }  # fmt: skip
 FOLDER = Path(cotext.analysis.__file__).parent / "published"
 COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
+COLUMNS_OF_SETS = {
+    "consistency.deixis_test": "Deixis", "consistency.lex_cohesion_test": "Lex co.",
+    "consistency.ellipsis_infl": "Ell. inf", "consistency.ellipsis_vp": "Ell. vp",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}")
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}-{each.measure}")
 def test_papers_have_these_orderings(ordering: Ordering) -> None:
     paper, _, number = ordering.source.partition(", table ")
     contents = [yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")]
     [content] = [each for each in contents if each["paper"] == paper]
     [table] = [each for each in content["tables"] if each["table"] == number]
-    column = [each["name"] for each in table["columns"]].index(COLUMNS.get(paper, "TED s-BLEU"))
+    name = COLUMNS_OF_SETS.get(ordering.measure) or COLUMNS.get(paper, "TED s-BLEU")
+    column = [each["name"] for each in table["columns"]].index(name)
     values = {each["row"]: each["values"][column] for each in table["rows"]}
     named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
     assert values[named[0]] > values[named[1]]
