@@ -23,7 +23,7 @@ from cotext.metrics.length_buckets import by_length
 from cotext.metrics.paragraphs import Texts, split_paragraphs
 from cotext.metrics.realign import AlignmentReport, AlignmentReports, Realigned, realign_systems, signed
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
-from cotext.metrics.tokenised import Words, measure_words
+from cotext.metrics.tokenised import Words, measure_words, unlike_spacing
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -157,11 +157,12 @@ def evaluate_files(
     folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
     tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
     sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at those of the
-    references. `discourse` is a file of marks in the (first) reference, see `read_marks`,
-    `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
-    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
-    `name_systems`) that all others are compared with, else all pairs are.
+    of the lines as they are. Without `words`, it is told where one side is tokenised and the other is not.
+    `realign` cuts documents of other numbers of sentences, or all, at those of the references. `discourse` is
+    a file of marks in the (first) reference, see `read_marks`, `entities` a list of what it mentions, see
+    `read_entities`. `comet` adds its scores, for which the source is needed; `on_comet` hears how many
+    sentences it has scored. `baseline` is the name of a system (see `name_systems`) that all others are
+    compared with, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
@@ -178,6 +179,8 @@ def evaluate_files(
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
+    if words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
+        beside["spacing"] = spacing
     measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))

@@ -1,13 +1,24 @@
-"""Scores of texts that a tokenizer has split into words, tokenised or joined again, perhaps truecased."""
+"""Scores of texts that a tokenizer has split into words, tokenised or joined again, perhaps truecased.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+And a word of warning where one side of a score is tokenised and the other is not.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.bleu import Measurement, Score, find_protocol, measure
 from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import listed
+
+MIN_MARKS: Final = 20  # of either side, for a share of them to tell anything
+FAR: Final = 0.5
+_MARK = re.compile(r"(\s?)[,.](?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +81,44 @@ def measure_words(
         for name, [each] in found.items():
             measured[name].append(replace(each, score=words.signed(each.score)))
     return measured
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """Shares of commas and full stops after a space: of the references, and of systems unlike them."""
+
+    references: float
+    systems: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """What it means for scores."""
+        shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
+        return (
+            "One side seems to be tokenised and the other not, which makes scores too low, above all "
+            f"under protocols on tokenised text: there is a space before {self.references:.0%} of the commas and "
+            f"full stops of the references, and of {shares}. --words DATA measures both in the words of a tokenizer."
+        )
+
+
+def unlike_spacing(
+    systems: Mapping[str, Sequence[Document]], references: Sequence[Sequence[Document]]
+) -> Spacing | None:
+    """Systems that are tokenised where the references are not, or the other way round; None: no system."""
+    right = _apart(chain.from_iterable(references))
+    if right is None:
+        return None
+    shares = {name: _apart(documents) for name, documents in systems.items()}
+    far = {name: share for name, share in shares.items() if share is not None and abs(share - right) > FAR}
+    return Spacing(right, far) if far else None
+
+
+def _apart(documents: Iterable[Document]) -> float | None:
+    """The share of commas and full stops with a space before them; None of too few."""
+    marks = [
+        mark.group(1) for d in documents for sentence in d.sentences for mark in _MARK.finditer(sentence)
+    ]
+    return sum(map(bool, marks)) / len(marks) if len(marks) >= MIN_MARKS else None
