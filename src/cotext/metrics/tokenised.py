@@ -99,8 +99,9 @@ class Spacing:
         shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
         return (
             "One side seems to be tokenised and the other not, which makes scores too low, above all "
-            f"under protocols on tokenised text: there is a space before {self.references:.0%} of the commas and "
-            f"full stops of the references, and of {shares}. --words DATA measures both in the words of a tokenizer."
+            "under protocols on tokenised text: there is a space before "
+            f"{self.references:.0%} of the commas and full stops of the references, and of {shares}. "
+            "--words DATA measures both in the words of a tokenizer."
         )
 
 
