@@ -46,10 +46,12 @@ class Sampled(Closed):
 
     suite: str
     """File."""
-    documents: PositiveInt
-    """So many, with all their examples."""
+    documents: PositiveInt | None = None
+    """So many, with all their examples; all of them if not given."""
     seed: Seed = 1
     """Of the draw."""
+    detokenise: bool | None = None
+    """Whether its text is tokenised, and joined to that of people."""
 
 
 class Parts(Closed):
@@ -73,7 +75,7 @@ class Parts(Closed):
     """Suites of choices that need context, `suites/NAME/` in the data (docs/real-choices.md): files of source
     and target, or a split of the parts twice, as in `[test, test]`."""
     sampled: dict[Name, Sampled] = Field(default={})
-    """Suites, `suites/NAME.json`, of which a part is measured."""
+    """Suites, `suites/NAME.json`, of which a part is measured, or that are measured as other text."""
     grouped: dict[Name, tuple[str, str, str]] = Field(default={})
     """Texts beside those of the parts, NAME.LANGUAGE: of files of source, target, and sentences of documents,
     a number a line."""

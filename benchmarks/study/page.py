@@ -29,10 +29,10 @@ LEAST_CHOICES = 10  # of a suite that is worth a column
 TITLES = {
     "contrapro.contrapro-ctx1-part": "ContraPro",
     "generated.contrapro-ctx1-part": "ContraPro, as written",
-    "consistency.deixis_test": "deixis",
-    "consistency.lex_cohesion_test": "lexical cohesion",
-    "consistency.ellipsis_infl": "ellipsis, inflection",
-    "consistency.ellipsis_vp": "ellipsis, verb phrase",
+    "consistency.deixis_test-detokenised": "deixis",
+    "consistency.lex_cohesion_test-detokenised": "lexical cohesion",
+    "consistency.ellipsis_infl-detokenised": "ellipsis, inflection",
+    "consistency.ellipsis_vp-detokenised": "ellipsis, verb phrase",
     "own.s-bleu": "s-BLEU",
     "own.d-bleu": "d-BLEU",
     "own.chrf": "chrF",
@@ -61,12 +61,12 @@ ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English
     Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("s4to4-shift-cd", "sentence", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     *(
-        Ordering("s4to4-shift-cd", worse, f"consistency.{suite}", "Lupo et al. 2022, table 1")
+        Ordering("s4to4-shift-cd", worse, f"consistency.{suite}-detokenised", "Lupo et al. 2022, table 1")
         for suite in ("lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
         for worse in ("s4to4", "sentence")
     ),
     *(
-        Ordering(better, "sentence", "consistency.deixis_test", "Lupo et al. 2022, table 1")
+        Ordering(better, "sentence", "consistency.deixis_test-detokenised", "Lupo et al. 2022, table 1")
         for better in ("s4to4", "s4to4-shift-cd")
     ),
     Ordering("docflat-c", "sentence", "own.s-bleu", "Wu et al. 2023, table 2"),

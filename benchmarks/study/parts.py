@@ -16,6 +16,7 @@ from random import Random
 from benchmarks.experiments.plan_data import Parts, Sampled
 from benchmarks.study.choices import make_suites
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
+from cotext.data.detokenise import Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.suite_documents import documents_of
@@ -89,8 +90,12 @@ def write_suites(parts: Parts, texts: Path, data: Path) -> None:
 
 
 def drawn(sampled: Sampled) -> ContrastiveSuite:
-    """A suite of some documents of another, in its order."""
+    """A suite of some documents of another, in its order, or of all; detokenised, if that is asked for."""
     suite = read_suite(Path(sampled.suite))
+    if sampled.detokenise:
+        suite = Detokenisers.of(suite.languages).suite(suite)
+    if sampled.documents is None:
+        return suite
     numbers = documents_of(suite.examples)
     there = sorted(set(numbers))
     chosen = set(Random(sampled.seed).sample(there, min(sampled.documents, len(there))))

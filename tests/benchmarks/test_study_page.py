@@ -163,7 +163,7 @@ def test_a_system_that_is_right_without_context_is_not_called_better(
 def test_consistency_sets_are_told_of_each(tmp_path: Path) -> None:
     """And nothing of what was not measured: ContraPro, talks."""
     made = Made(tmp_path)
-    suite = "consistency.lex_cohesion_test"
+    suite = "consistency.lex_cohesion_test-detokenised"
     made.decide("sentence", [80, 82, 81], suite=suite)
     made.decide("s4to4", [81, 80, 83], used=False, suite=suite)
     made.decide("s4to4-shift-cd", [150, 152, 151], used=True, suite=suite)
@@ -259,8 +259,8 @@ ROWS_OF_PAPER = {
 FOLDER = Path(cotext.analysis.__file__).parent / "published"
 COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
 COLUMNS_OF_SETS = {
-    "consistency.deixis_test": "Deixis", "consistency.lex_cohesion_test": "Lex co.",
-    "consistency.ellipsis_infl": "Ell. inf", "consistency.ellipsis_vp": "Ell. vp",
+    "consistency.deixis_test-detokenised": "Deixis", "consistency.lex_cohesion_test-detokenised": "Lex co.",
+    "consistency.ellipsis_infl-detokenised": "Ell. inf", "consistency.ellipsis_vp-detokenised": "Ell. vp",
 }  # fmt: skip
 
 

@@ -98,6 +98,14 @@ def convert(
     context: Annotated[
         int | None, typer.Option(min=0, help="For ContraPro: number of context sentences. Default: 3.")
     ] = None,
+    detokenise: Annotated[
+        bool,
+        typer.Option(
+            "--detokenise",
+            help="Join words and marks that Moses' tokenizer has split, by the rules of the languages that "
+            "file names end in, or of the suite; a suite gets another name.",
+        ),
+    ] = False,
     format: Format = None,
 ) -> None:
     """Convert a corpus or a contrastive suite to another format, with the same documents and sentences."""
@@ -106,14 +114,18 @@ def convert(
             raise CotextError(
                 "a contrastive suite is one file: leave out --out-target, --format and a target"
             )
-        _convert_suite(source, out, documents, context)
+        _convert_suite(source, out, documents, context, detokenise)
         return
     if documents is not None or context is not None:
         raise CotextError("--documents and --context are for --to contrastive")
     from cotext.data.convert import convert as convert_corpus
     from cotext.data.convert import convert_to_submission
+    from cotext.data.detokenise import Detokenisers
+    from cotext.data.languages import Languages, language_of_name
 
     if like is not None:
+        if detokenise:
+            raise CotextError("--detokenise is for corpora and contrastive suites; leave --like out")
         if to != "wmt" or target is not None or out_target is not None:
             raise CotextError("--like is for --to wmt, of one file of translations: leave out other files")
         found = convert_to_submission(source, out, like, format, target_language or "")
@@ -123,13 +135,18 @@ def convert(
         return
     if target_language is not None:
         raise CotextError("--target-language is for --like; name a language by --format wmt:de_DE")
-    done = convert_corpus(source, target, out, out_target, to, format)
+    named = Languages(language_of_name(source), "" if target is None else language_of_name(target))
+    joined = Detokenisers.of(named) if detokenise else None
+    done = convert_corpus(source, target, out, out_target, to, format, joined)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")
 
 
-def _convert_suite(source: Path, out: Path, documents: Path | None, context: int | None) -> None:
+def _convert_suite(
+    source: Path, out: Path, documents: Path | None, context: int | None, detokenise: bool
+) -> None:
     from cotext.data.contrastive_suites import write_suite
+    from cotext.data.detokenise import Detokenisers
     from cotext.data.formats.streams import same_file
     from cotext.data.subtitle_folders import SubtitleContext
     from cotext.data.suite_files import read_suite
@@ -140,5 +157,7 @@ def _convert_suite(source: Path, out: Path, documents: Path | None, context: int
     suite = read_suite(
         source, SubtitleContext(documents, 3 if context is None else context) if given else None
     )
+    if detokenise:
+        suite = Detokenisers.of(suite.languages).suite(suite)
     write_suite(out, suite)
     typer.echo(f"{out}: {suite.name}, {counted(len(suite.examples), 'example')}")

@@ -97,7 +97,7 @@ def demo(
     ] = False,
     word_order: TargetOrder = None,
 ) -> None:
-    """Train three tiny systems on a synthetic corpus and compare their use of context (three to four minutes)."""
+    """Train three tiny systems on a synthetic corpus and compare their use of context (3 to 4 minutes)."""
     from cotext.cli.demo import FULL, SETTINGS, run_demo
     from cotext.data import controlled
 

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from cotext.data.detokenise import Detokenisers
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
     detect_format,
@@ -50,12 +51,14 @@ def convert(
     out_target: Path | None,
     to: str,
     format: str | None = None,
+    detokenise: Detokenisers | None = None,
 ) -> Tally:
     """Write a corpus in the format `to`: as many documents and sentences, in the same order.
 
     Of one language or of two, in a file or in two, on either side: `out_target` is needed where there are two
     languages, and the format holds one. Documents whose source alone is there stay so, where `to` tells it
-    from a translation (wmt).
+    from a translation (wmt). `detokenise` joins what Moses' tokenizer has split; that of the source side is
+    for the only one, too.
 
     Raises:
         CotextError: what the readers refuse, what the format cannot hold, an output that is an input.
@@ -71,10 +74,12 @@ def convert(
         check_readable(source)
         found = find_format(format or detect_format(source))
         untranslated = _kind(next(checked_records(source, found))) == SOURCE_ALONE
-        documents = (
+        documents: Iterator[Document] = (
             Document(record.id, record.sentences or record.source or record.target or ())
             for record in _alike(source, found)
         )
+        if detokenise is not None:
+            documents = detokenise.documents(documents)
         write_documents(out, tally.count(documents), to, untranslated=untranslated)
         return tally
     if not row.holds_both_languages and out_target is None:
@@ -82,7 +87,10 @@ def convert(
             f"the format {to} holds one language a file, and the corpus two: name the file of the other, "
             "--out-target"
         )
-    write_parallel(out, out_target, tally.count(read_parallel(source, target, format)), to)
+    pairs = read_parallel(source, target, format)
+    write_parallel(
+        out, out_target, tally.count(pairs if detokenise is None else detokenise.documents(pairs)), to
+    )
     return tally
 
 

@@ -64,7 +64,7 @@ class WordSplitter:
     def __post_init__(self) -> None:
         package = _sacremoses()
         self._moses = package.MosesTokenizer(lang=self.language)
-        self._joiner = package.MosesDetokenizer(lang=self.language)
+        self._joiner = moses_detokenizer(self.language)
         if self.chinese:
             self._jieba = _jieba(self.chinese).Tokenizer()
         if self.truecase is not None:
@@ -129,11 +129,14 @@ def _jieba(version: str) -> Any:
     return jieba
 
 
-def _sacremoses() -> Any:
+def moses_detokenizer(language: str) -> Any:
+    """What joins words by the rules of a language; CotextError where sacremoses is not installed."""
+    return _sacremoses("joining words").MosesDetokenizer(lang=language)
+
+
+def _sacremoses(what: str = "the moses-bpe tokenizer") -> Any:
     try:
         import sacremoses
     except ImportError:
-        raise CotextError(
-            "the moses-bpe tokenizer needs sacremoses: pip install cotext[replication]"
-        ) from None
+        raise CotextError(f"{what} needs sacremoses: pip install cotext[replication]") from None
     return sacremoses
