@@ -175,12 +175,10 @@ def evaluate_files(
     named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
     whole, alignment = _read(named, references, source, format, target_language, realign)
-    units, beside, by = whole, dict[str, Beside](), ""
+    units, beside, by = whole, _spacing(words, whole), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
-    if words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
-        beside["spacing"] = spacing
     measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
     if discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(discourse, marks, whole))
@@ -196,6 +194,12 @@ def evaluate_files(
     scores = {name: [each.score for each in found] for name, found in measured.items()}
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
     return Evaluation(named, tuple(references), scores, tests, beside)
+
+
+def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
+    """What is told of sides of which one is tokenised and the other is not, if nothing makes them alike."""
+    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
+    return {} if found is None else {"spacing": found}
 
 
 def _checked(
