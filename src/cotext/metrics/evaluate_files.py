@@ -158,8 +158,8 @@ def evaluate_files(
     tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
     sentences are split for what is measured by sentences, where all sides have equally many; other scores are
     of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at those of the
-    references. `discourse` is a file of marks in the (first) reference, see `read_marks`, `entities` a list of
-    what it mentions, see `read_entities`. `comet` adds its scores, for which the source is needed; `on_comet`
+    references. `discourse` is a file of marks in the (first) reference, see `read_marks`, `entities` a list
+    of what it mentions, see `read_entities`. `comet` adds its scores, for which the source is needed; `on_comet`
     hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`) that all
     others are compared with, else all pairs are.
 
