@@ -155,13 +155,13 @@ def evaluate_files(
 
     Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
     folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
-    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
-    sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at those of the
-    references. `discourse` is a file of marks in the (first) reference, see `read_marks`, `entities` a list
-    of what it mentions, see `read_entities`. `comet` adds its scores, for which the source is needed; `on_comet`
-    hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`) that all
-    others are compared with, else all pairs are.
+    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of
+    several sentences are split for what is measured by sentences, where all sides have equally many; other
+    scores are of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at
+    those of the references. `discourse` is a file of marks in the (first) reference, see `read_marks`,
+    `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
+    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
+    `name_systems`) that all others are compared with, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
