@@ -240,6 +240,14 @@ def test_nothing_is_claimed_of_a_sentence_model_that_does_not_translate(
     assert "**75.50" not in page
 
 
+def test_what_all_start_from_decides_whether_anything_is_claimed(tmp_path: Path) -> None:
+    made = Made(tmp_path, teacher=14.0)
+    made.add("moved", [1], {"own": {"s-bleu": 15.5}})
+    assert teacher_is_good(Comparison(tmp_path)).word == HOLDS
+    made.add("moved", [1])  # not measured yet
+    assert teacher_is_good(Comparison(tmp_path)).word == UNTOLD
+
+
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CotextError, match=r"no results\.json"):
         Comparison(tmp_path)
@@ -302,7 +310,7 @@ def test_who_was_still_learning_is_told(tmp_path: Path) -> None:
     losses = {"sentence": (2.2, 2.1, 2.12), "mcn": (2.9, 2.5, 2.4), "moved": (9.0, 3.0, 2.0)}
     for system, (early, late, last) in losses.items():
         figures = {f"nll_current.at.{u}": v for u, v in ((500, early), (900, late), (1000, last))}
-        made.add(system, [1], {"training": {"updates": 1000.0, **figures}})
+        made.add(system, [1], {"training": {"updates": 1000.0, **figures}, "own": {"s-bleu": 20.0}})
     page = render([Comparison(tmp_path)])
     assert "of the sentence system fell by 0.100 nats a token, that of others by 0.500 to 0.500 (mcn)" in page
     assert "| sentence | 1000 |  |  |  |  |  | 0.100 |" in page
