@@ -165,7 +165,7 @@ def test_the_loss_is_that_of_the_second_writing() -> None:
         asked = units("sentences", draft.sentence, *bracketed_targets(batch_of()))
         hidden_ND = model.decode(draft)[draft.sentence >= 0]
         nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank)
-    assert float(zero(model, batch_of()).loss) == pytest.approx(float(nll.sum()))
+    assert zero(model, batch_of()).loss.item() == pytest.approx(float(nll.sum()))
 
 
 def test_glat_by_hand() -> None:
