@@ -221,7 +221,7 @@ def test_other_pairs_measure_all_that_they_tell(
 ) -> None:
     words = ["jieba=false"] if name == "study-enzh" and find_spec("jieba") is None else []
     study = Miniature(name, tmp_path, [f"corpora={corpora}", *TINY, *SMALL, *words])
-    found = study.run([measured], measured=[measured])
+    found = study.run(["sentence", measured], measured=["sentence", measured])
     measure, figure = told
     assert figure in found[measured][measure]
     assert {"s-bleu", "d-bleu", "chrf"} <= found[measured]["own"].keys()
