@@ -148,7 +148,7 @@ class Comparison:
             yield from ((f"{kind}.{suite}", dict(each)) for suite, each in found.items())
 
     def used(self, system: str) -> dict[str, bool | None]:
-        """Whether context is used by every seed in some group of a suite; None: too few documents to tell.
+        """Whether context is used by every seed in some group of a suite; None: too few documents in all.
 
         The conditions are those of docs/context-use.md.
         """
@@ -161,10 +161,10 @@ class Comparison:
             for suite in seeds[0]:
                 groups = [each.get(suite, {}).get("use_of_context", []) for each in seeds]
                 told = [[group["uses_context"] for group in each] for each in groups]
-                if all(told) and not all(None in each for each in told):
-                    found[suite] = all(True in each for each in told)
-                elif all(told):
-                    found[suite] = None
+                if all(told):
+                    shown = all(True in each for each in told)
+                    testable = any(group is not None for each in told for group in each)
+                    found[suite] = shown if testable else None
         return found
 
     def context(self) -> dict[str, ContextAdds]:

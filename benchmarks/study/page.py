@@ -15,6 +15,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.study.comparison import Comparison, ContextAdds
+from cotext.data.detokenise import SUFFIX
 from cotext.metrics.flips import SIGNIFICANT
 from cotext.metrics.seeds import Difference, Spread
 from cotext.metrics.significance import holm
@@ -26,13 +27,23 @@ BASELINE = "sentence"
 STARTS = ("moved", "teacher")  # what systems start from: the first that is there
 HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
 LEAST_CHOICES = 10  # of a suite that is worth a column
+CONSISTENCY = {
+    "deixis_test": "deixis",
+    "lex_cohesion_test": "lexical cohesion",
+    "ellipsis_infl": "ellipsis, inflection",
+    "ellipsis_vp": "ellipsis, verb phrase",
+}  # by the file of each of Voita et al.'s sets
+
+
+def consistency(name: str) -> str:
+    """The measure of a detokenised consistency set."""
+    return f"consistency.voita-consistency/{name}{SUFFIX}"
+
+
 TITLES = {
     "contrapro.contrapro-ctx1-part": "ContraPro",
     "generated.contrapro-ctx1-part": "ContraPro, as written",
-    "consistency.deixis_test-detokenised": "deixis",
-    "consistency.lex_cohesion_test-detokenised": "lexical cohesion",
-    "consistency.ellipsis_infl-detokenised": "ellipsis, inflection",
-    "consistency.ellipsis_vp-detokenised": "ellipsis, verb phrase",
+    **{consistency(name): title for name, title in CONSISTENCY.items()},
     "own.s-bleu": "s-BLEU",
     "own.d-bleu": "d-BLEU",
     "own.chrf": "chrF",
@@ -41,7 +52,7 @@ TITLES = {
     "pdc.s-bleu": "PDC, s-BLEU",
     "pdc.d-bleu": "PDC, d-BLEU",
 }
-SUITES = ("contrapro.contrapro-ctx1-part", *(name for name in TITLES if name.startswith("consistency.")))
+SUITES = ("contrapro.contrapro-ctx1-part", *map(consistency, CONSISTENCY))
 _SUITE_TITLES = {name.partition(".")[2]: TITLES[name] for name in SUITES}
 PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", *SUITES)
 
@@ -61,12 +72,12 @@ ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English
     Ordering("s4to4-cd", "s4to4", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     Ordering("s4to4-shift-cd", "sentence", "contrapro.contrapro-ctx1-part", "Lupo et al. 2022, table 2"),
     *(
-        Ordering("s4to4-shift-cd", worse, f"consistency.{suite}-detokenised", "Lupo et al. 2022, table 1")
+        Ordering("s4to4-shift-cd", worse, consistency(suite), "Lupo et al. 2022, table 1")
         for suite in ("lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
         for worse in ("s4to4", "sentence")
     ),
     *(
-        Ordering(better, "sentence", "consistency.deixis_test-detokenised", "Lupo et al. 2022, table 1")
+        Ordering(better, "sentence", consistency("deixis_test"), "Lupo et al. 2022, table 1")
         for better in ("s4to4", "s4to4-shift-cd")
     ),
     Ordering("docflat-c", "sentence", "own.s-bleu", "Wu et al. 2023, table 2"),
@@ -196,8 +207,9 @@ def _section(found: Comparison) -> Iterator[str]:
     yield "### Choices, right in per cent"
     yield from _choices(found, [name for name in found.decided if not name.startswith("written.")], good)
     yield from _use(found)
-    yield "### The same choices, by what the systems write"
-    yield from _choices(found, [name for name in found.decided if name.startswith("written.")], good)
+    if written := [name for name in found.decided if name.startswith("written.")]:
+        yield "### The same choices, by what the systems write"
+        yield from _choices(found, written, good)
     yield from _context(found)
     yield from _cost(found)
     yield "### Orderings of the papers"
@@ -372,6 +384,8 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield "**No claim about documents is made here**: what context is worth cannot be told."
         return
     told_of = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
+    differences: dict[str, list[str]] = {}  # measures by what is said of them
+    unexplained = []
     for name, what in told_of.items():
         values, different = found.values(name), _different(found, name, good)
         if BASELINE not in values:
@@ -379,16 +393,16 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         higher = sorted(s for s in different if values[s].mean > values[BASELINE].mean)
         better = [s for s in higher if name not in found.decided or _uses(found, s, name)]
         worse = sorted(different.difference(higher))
+        said = f"{_named(better, 'better')} and {_named(worse, 'worse')}"
+        differences.setdefault(said, []).append(what)
+        unexplained += [(s, what) for s in higher if s not in better]
+    for said, whats in differences.items():
+        yield f"In {listed(whats)}, {said} than the sentence system that was trained as long."
+    for system, what in unexplained:
         yield (
-            f"In {what}, {_named(better, 'better')} and {_named(worse, 'worse')} than the sentence "
-            "system that was trained as long."
+            f"In {what}, {system} is right more often without being shown to use context: what forms a "
+            "system prefers decides, too, whatever it has learned."
         )
-        if unexplained := [s for s in higher if s not in better]:
-            are = "is" if len(unexplained) == 1 else "are"
-            yield (
-                f"In {what}, {listed(unexplained)} {are} right more often without being shown to use "
-                "context: what forms a system prefers decides, too, whatever it has learned."
-            )
     adds = found.context()
     if adds:
         p_values = dict(zip(adds, holm([each.p for each in adds.values()]), strict=True))
@@ -397,7 +411,7 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield (
             "True context makes references more probable than sentences of other documents do with "
             f"{listed(gains) or 'no system'}, and more probable than no context with "
-            f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for {len(adds)} systems)."
+            f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for the number of systems)."
         )
     used = {s: [suite for suite, each in found.used(s).items() if each] for s in found.results["rows"]}
     users = [

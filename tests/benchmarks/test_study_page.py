@@ -1,6 +1,7 @@
 """The page of the study, of made-up results: what follows from them is said, and nothing that does not."""
 
 import json
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,19 +9,23 @@ import pytest
 import yaml
 
 import cotext.analysis
+from benchmarks.experiments.plan_data import Sampled
 from benchmarks.study.comparison import Comparison
 from benchmarks.study.page import (
+    CONSISTENCY,
     FAILS,
     HOLDS,
     ORDERINGS,
     UNTOLD,
     Ordering,
+    consistency,
     main,
     orderings,
     render,
     teacher_is_good,
     verdict,
 )
+from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.metrics.seeds import Difference, SeedTest
@@ -90,7 +95,8 @@ class Made:
                 "signature": "tie:wrong",
             }
             if used is not None:
-                entry["use_of_context"] = [{"uses_context": used}]
+                # And a group, as of a distance, that no document is of.
+                entry["use_of_context"] = [{"uses_context": used}, {"uses_context": None}]
             (self.place(system, seed) / f"{kind}.json").write_text(json.dumps({name: entry}))
 
     def translate(self, system: str, wrong: Sequence[int]) -> None:
@@ -160,10 +166,19 @@ def test_a_system_that_is_right_without_context_is_not_called_better(
     assert made.verdicts() == {"s4to4-shift-cd > sentence": FAILS}
 
 
+@pytest.mark.parametrize("name", CONSISTENCY)
+def test_consistency_sets_have_the_names_that_detokenising_gives_them(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.json.xz"
+    group = {"src": "It is old .", "dst": ["Он .", "Она ."], "true_ind": 0, "ctx_dist": 1}
+    path.write_bytes(lzma.compress(json.dumps([group]).encode()))
+    made = drawn(Sampled(suite=str(path), detokenise=True))
+    assert f"consistency.{made.name}" == consistency(name)
+
+
 def test_consistency_sets_are_told_of_each(tmp_path: Path) -> None:
     """And nothing of what was not measured: ContraPro, talks."""
     made = Made(tmp_path)
-    suite = "consistency.lex_cohesion_test-detokenised"
+    suite = consistency("lex_cohesion_test")
     made.decide("sentence", [80, 82, 81], suite=suite)
     made.decide("s4to4", [81, 80, 83], used=False, suite=suite)
     made.decide("s4to4-shift-cd", [150, 152, 151], used=True, suite=suite)
@@ -266,10 +281,8 @@ ROWS_OF_PAPER = {
 }  # fmt: skip
 FOLDER = Path(cotext.analysis.__file__).parent / "published"
 COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
-COLUMNS_OF_SETS = {
-    "consistency.deixis_test-detokenised": "Deixis", "consistency.lex_cohesion_test-detokenised": "Lex co.",
-    "consistency.ellipsis_infl-detokenised": "Ell. inf", "consistency.ellipsis_vp-detokenised": "Ell. vp",
-}  # fmt: skip
+IN_TABLE = ("Deixis", "Lex co.", "Ell. inf", "Ell. vp")
+COLUMNS_OF_SETS = dict(zip(map(consistency, CONSISTENCY), IN_TABLE, strict=True))
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}-{each.measure}")
