@@ -64,6 +64,7 @@ class Comparison:
         self.results: dict[str, Any] = read_json(folder / "results.json")
         self.counts = dict(self._counts())
         self.decided = dict(self._decided())
+        self.used = {system: self._used(system) for system in self.results["rows"]}
 
     def places(self, system: str, name: str) -> list[Path]:
         """Where a system was measured, by seed; seeds that have no file of this name yet are left out."""
@@ -147,10 +148,10 @@ class Comparison:
                             found[suite][system].append(decisions)
             yield from ((f"{kind}.{suite}", dict(each)) for suite, each in found.items())
 
-    def used(self, system: str) -> dict[str, bool | None]:
-        """Whether context is used by every seed in some group of a suite; None: too few documents in all.
+    def _used(self, system: str) -> dict[str, bool | None]:
+        """Whether context is used by every seed in some group of a suite, by measure, as `contrapro.SUITE`.
 
-        The conditions are those of docs/context-use.md.
+        None: too few documents in all groups. The conditions are those of docs/context-use.md.
         """
         found: dict[str, bool | None] = {}
         for kind in ("real", "contrapro", "consistency"):
@@ -164,7 +165,7 @@ class Comparison:
                 if all(told):
                     shown = all(True in each for each in told)
                     testable = any(group is not None for each in told for group in each)
-                    found[suite] = shown if testable else None
+                    found[f"{kind}.{suite}"] = shown if testable else None
         return found
 
     def context(self) -> dict[str, ContextAdds]:

@@ -53,7 +53,6 @@ TITLES = {
     "pdc.d-bleu": "PDC, d-BLEU",
 }
 SUITES = ("contrapro.contrapro-ctx1-part", *map(consistency, CONSISTENCY))
-_SUITE_TITLES = {name.partition(".")[2]: TITLES[name] for name in SUITES}
 PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", *SUITES)
 
 
@@ -157,14 +156,9 @@ def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict
     A system that knows nothing may be right more often than another, by the forms that it prefers.
     """
     of_choices = ordering.measure in found.decided
-    if told.word != HOLDS or not of_choices or _uses(found, ordering.better, ordering.measure):
+    if told.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
         return told
     return Verdict(UNTOLD, f"{told.why}, but {ordering.better} is not shown to use context")
-
-
-def _uses(found: Comparison, system: str, measure: str) -> bool:
-    """Whether a system is shown to use context in the suite of a measure, as `contrapro.SUITE`."""
-    return bool(found.used(system).get(measure.partition(".")[2]))
 
 
 # ---------------------------------------------------------------------------------------------- the page
@@ -309,7 +303,7 @@ def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
 
 
 def _use(found: Comparison) -> Iterator[str]:
-    used = {s: told for s in found.results["rows"] if (told := found.used(s))}
+    used = {s: told for s, told in found.used.items() if told}
     if not used:
         return
     suites = list(dict.fromkeys(suite for each in used.values() for suite in each))
@@ -317,7 +311,7 @@ def _use(found: Comparison) -> Iterator[str]:
     yield "Whether context is used, against controls without context and with foreign context:"
     yield _markdown(
         [
-            ["", *(_SUITE_TITLES.get(suite, suite) for suite in suites)],
+            ["", *map(_title, suites)],
             *(
                 [s, *(words[each[suite]] if suite in each else "" for suite in suites)]
                 for s, each in used.items()
@@ -391,7 +385,7 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         if BASELINE not in values:
             continue
         higher = sorted(s for s in different if values[s].mean > values[BASELINE].mean)
-        better = [s for s in higher if name not in found.decided or _uses(found, s, name)]
+        better = [s for s in higher if name not in found.decided or found.used[s].get(name)]
         worse = sorted(different.difference(higher))
         said = f"{_named(better, 'better')} and {_named(worse, 'worse')}"
         differences.setdefault(said, []).append(what)
@@ -413,12 +407,8 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
             f"{listed(gains) or 'no system'}, and more probable than no context with "
             f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for the number of systems)."
         )
-    used = {s: [suite for suite, each in found.used(s).items() if each] for s in found.results["rows"]}
-    users = [
-        f"{s} ({listed([_SUITE_TITLES.get(each, each) for each in suites])})"
-        for s, suites in used.items()
-        if suites
-    ]
+    used = {s: [suite for suite, each in told.items() if each] for s, told in found.used.items()}
+    users = [f"{s} ({listed(list(map(_title, suites)))})" for s, suites in used.items() if suites]
     yield f"Choices show use of context by {listed(users) or 'no system'}."
     falls = {
         s: fell for s in found.results["rows"] if s not in STARTS and (fell := _fell(found, s)) is not None
