@@ -33,12 +33,61 @@ GROUP = {
         ("", "Ja , gut .", "Ja, gut."),
         ("de-CH", "Ja , gut .", "Ja, gut."),
         ("en", "", ""),
+        # Moses' rules know none of these.
+        ("en", "“ I didn ’ t , ” she said . “ O ’ Brien ’ s ! ”", "“I didn’t,” she said. “O’Brien’s!”"),
+        ("en", "“ Say : ‘ I ’ m in . ’ ” The dogs ’ house .", "“Say: ‘I’m in.’” The dogs’ house."),
+        ("en", "He said : “ It goes on .", "He said: “It goes on."),
+        ("en", "It ends , ” he said .", "It ends,” he said."),
+        ("de", "„ Ja “ und » so « , „ so “ .", "„Ja“ und »so«, „so“."),
+        ("de", "Es endet “ , sagt er .", "Es endet“, sagt er."),
+        ("sv", "” Ja ” och ” nej ” .", "”Ja” och ”nej”."),
+        ("ru", "« Да » и « нет , сказал он .", "«Да» и «нет, сказал он."),
+        ("fr", "l ’ eau , « oui » , n ’ est - ce pas ?", "l’eau, « oui », n’est - ce pas ?"),
+        ("ar", "مرحبا ، كيف حالك ؟", "مرحبا، كيف حالك؟"),
+        ("zh", "他 说 ： “ 你好 ” ， 《 书 》 （ 好 ） ！", "他说：“你好”，《书》（好）！"),
+        # Its Czech ones joined these numbers to the words before, and failed at `' -`.
+        ("cs", "V roce 1990 a 1995 .", "V roce 1990 a 1995."),
+        ("cs", "e' - mail .", "e' - mail."),
     ],
 )
 def test_words_are_joined_by_the_rules_of_a_language(language: str, tokenised: str, text: str) -> None:
     joined = Detokeniser.of(language)
     assert joined.sentence(tokenised) == text
     assert joined.sentence(text) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "He said: 'Hello', and let 'em go."),
+        ("it", "C'era un po' di pane."),
+        ("fr", "Bonjour\u00a0! Ça va\u202f?"),
+        ("de", "Und dann kam es, ganz anders ..."),
+        ("zh", "要打开 数据 对话框，请点击。"),
+        ("en", "\u200b"),
+        ("en", "AT&T\u200b's <b>one, two</b> e\u0301 ☺."),
+    ],
+)
+def test_plain_text_stays_as_it_is(language: str, text: str) -> None:
+    assert Detokeniser.of(language).sentence(text) == text
+
+
+@pytest.mark.parametrize(
+    ("tokenised", "text"),
+    [
+        ("He 's of Acme Corp.", "He's of Acme Corp."),
+        ("Dr. No isn &apos;t of Corp.", "Dr. No isn't of Corp."),
+        ("Stop , Corp.", "Stop, Corp."),
+        ("a @-@ b Corp.", "a-b Corp."),
+    ],
+)
+def test_full_stops_of_abbreviations_are_no_plain_text(tokenised: str, text: str) -> None:
+    assert Detokeniser.of("en").sentence(tokenised) == text
+
+
+@pytest.mark.parametrize("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
+def test_marks_without_end_take_no_time(mark: str) -> None:
+    assert Detokeniser.of("zh").sentence(mark * 3000 + ".")
 
 
 def test_either_side_has_its_own_language() -> None:
@@ -72,6 +121,49 @@ def test_corpora_of_two_files_and_of_one(tmp_path: Path) -> None:
     assert [json.loads(line)["sentences"] for line in (tmp_path / "b.jsonl").read_text().splitlines()] == [
         ["I've seen it."], ["It weren't old.", "Good, good."],
     ]  # fmt: skip
+
+
+def test_languages_that_no_name_tells_have_to_be_given(tmp_path: Path) -> None:
+    both, out = tmp_path / "both.en.jsonl", tmp_path / "out.jsonl"
+    both.write_text(json.dumps({"id": "d", "source": ["weren 't", ""], "target": ["l' eau", ""]}) + "\n")
+    run = ("convert", both, "--to", "jsonl", "--out", out, "--detokenise")
+    for given, missing in (
+        ((), "--source-language en"),
+        (("--source-language", "en"), "--target-language en"),
+    ):
+        refused = cotext(*run, *given)
+        assert (refused.code, missing in refused.err, out.exists()) == (2, True, False)
+    succeed(*run, "--source-language", "en-GB", "--target-language", "fra")
+    found = json.loads(out.read_text())
+    assert (found["source"], found["target"]) == (["weren't", ""], ["l'eau", ""])
+    (tmp_path / "a").write_text("l' eau\n")
+    one = ("convert", tmp_path / "a", "--to", "text", "--detokenise", "--out", tmp_path / "b")
+    assert "--source-language en" in cotext(*one).err
+    assert "--source-language alone" in cotext(*one, "--target-language", "fr").err
+    succeed(*one, "--source-language", "fr")
+    assert (tmp_path / "b").read_text() == "l'eau\n"
+
+
+def test_languages_of_a_suite_may_be_given_and_it_is_detokenised_once(tmp_path: Path) -> None:
+    given, out = tmp_path / "deixis_test.json", tmp_path / "out.json"
+    given.write_text(json.dumps([GROUP]))
+    run = ("--to", "contrastive", "--detokenise", "--source-language", "fr")
+    succeed("convert", given, *run, "--out", out)
+    assert read_suite(out).examples[0].source[0] == "I 've never seen it."
+    again = cotext("convert", out, *run, "--out", tmp_path / "twice.json")
+    assert (again.code, "is detokenised already" in again.err) == (2, True)
+    heading = json.loads(out.read_text())
+    heading.update(name="x", source_language="English")
+    out.write_text(json.dumps(heading))
+    asked = cotext("convert", out, "--to", "contrastive", "--detokenise", "--out", tmp_path / "twice.json")
+    assert "--source-language en" in asked.err
+
+
+@pytest.mark.parametrize("to", ["text", "contrastive"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_languages_are_for_detokenisation(to: str, side: str, tmp_path: Path) -> None:
+    refused = cotext("convert", tmp_path / "a", "--to", to, "--out", "c", f"--{side}-language", "en")
+    assert (refused.code, f"--{side}-language is for" in refused.err) == (2, True)
 
 
 def test_a_submission_is_not_detokenised(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from command_line import World, cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
+from cotext.data.tokenizer.words import WordSplitter
 from cotext.runtime.errors import CotextError
 
 SENTENCES = [
@@ -40,6 +41,12 @@ def test_first_words_are_written_as_in_the_midst_and_output_begins_with_a_capita
     plain = moses()
     assert plain.words.split("The cat") == ["The", "cat"]
     assert plain.encode("The cat") != plain.encode("the cat")
+
+
+def test_czech_numbers_stay_words() -> None:
+    join = WordSplitter("cs").join
+    assert join(["V", "roce", "1990", "a", "1995", "."]) == "V roce 1990 a 1995."
+    assert join(["e'", "-", "mail", "„", "x", "“", "."]) == "e' - mail „x“."
 
 
 def test_a_tokenizer_without_truecasing_is_what_it_was(tmp_path: Path) -> None:

@@ -84,9 +84,12 @@ def test_a_beam_and_an_engine_need_scores() -> None:
 def test_a_file_is_the_same_and_its_scores_are_refused(world: World, tmp_path: Path) -> None:
     corpus = documents_file(tmp_path / "in.en", 6, 21)
     run = ["translate", world.run, corpus, "--set", "beam=1"]
-    succeed(*run, "--out", tmp_path / "scored.de")
-    succeed(*run, "--set", "scores=false", "--out", tmp_path / "plain.de")
+    scored = succeed(*run, "--out", tmp_path / "scored.de").out
+    plain = succeed(*run, "--set", "scores=false", "--out", tmp_path / "plain.de").out
     assert (tmp_path / "scored.de").read_bytes() == (tmp_path / "plain.de").read_bytes()
+    assert "in other subwords than the tokenizer gives for their text: `cotext score` differs there" in scored
+    assert "in other subwords than the tokenizer gives for their text" in plain
+    assert "--scores" not in plain
     told = cotext(*run, "--set", "scores=false", "--scores", tmp_path / "x.tsv", "--out", tmp_path / "y.de")
     assert (told.code, "decode.scores = false leaves scores out" in told.err) == (2, True)
     assert not (tmp_path / "y.de").exists()

@@ -25,7 +25,7 @@ def test_systems_unlike_the_references_are_named() -> None:
     found = unlike_spacing(systems, right)
     assert found is not None
     assert (found.references, found.systems) == (1.0, {"ours": 0.0})  # theirs: 0.75
-    assert "before 100% of the commas and full stops of the references, and of ours 0%." in found.render()
+    assert "before 100% of the commas and full stops of the reference, and of ours 0%." in found.render()
     assert unlike_spacing({"theirs": systems["theirs"]}, right) is None
 
 
@@ -33,6 +33,21 @@ def test_systems_unlike_the_references_are_named() -> None:
 def test_texts_that_are_alike_are_not_told_of(text: str) -> None:
     same = documents(*[text] * 20)
     assert unlike_spacing({"": same}, [same]) is None
+
+
+@pytest.mark.parametrize(("text", "share"), [(PLAIN, 1.0), (TOKENISED, 0.0)])
+def test_one_of_two_references_is_enough(text: str, share: float) -> None:
+    right = [documents(*[PLAIN] * 20), documents(*[TOKENISED] * 20)]
+    found = unlike_spacing({"ours": documents(*[text] * 20)}, right)
+    assert found is not None
+    assert (found.references, found.systems) == (share, {"ours": 1 - share})
+
+
+def test_an_ellipsis_is_no_full_stop() -> None:
+    tokenised = documents(*["Ja ... gut , ja ..."] * 20)
+    found = unlike_spacing({"": documents(*["Ja... gut, ja..."] * 20)}, [tokenised])
+    assert found is not None
+    assert (found.references, found.systems) == (1.0, {"": 0.0})
 
 
 def test_plain_french_is_not_tokenised() -> None:

@@ -1,14 +1,18 @@
 """Commands that list, describe or convert: `systems`, `info`, `head` and `convert`."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cotext.cli.messages import printable
 from cotext.cli.options import Format, Json, as_json, counted
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.data.detokenise import Detokenisers
 
 
 def systems(json: Json = False) -> None:
@@ -82,10 +86,15 @@ def convert(
             help="With --to wmt: the task (JSON lines) that the submission answers, paragraph by paragraph."
         ),
     ] = None,
+    source_language: Annotated[
+        str | None,
+        typer.Option(help="With --detokenise: language of the source side, as in en. Default: see there."),
+    ] = None,
     target_language: Annotated[
         str | None,
         typer.Option(
-            help="With --like: target language or language pair of the lines to answer, as in cs-de_DE."
+            help="With --like: target language or language pair of the lines to answer, as in cs-de_DE. With "
+            "--detokenise: language of the target side."
         ),
     ] = None,
     documents: Annotated[
@@ -103,25 +112,29 @@ def convert(
         typer.Option(
             "--detokenise",
             help="Join words and marks that Moses' tokenizer has split, by the rules of the languages that "
-            "file names end in, or of the suite; a suite gets another name.",
+            "two file names end in, or of the suite (else, name them); a suite gets another name.",
         ),
     ] = False,
     format: Format = None,
 ) -> None:
     """Convert a corpus or a contrastive suite to another format, with the same documents and sentences."""
+    given = (source_language, target_language) if detokenise else (None, None)
+    if source_language is not None and not detokenise:
+        raise CotextError("--source-language is for --detokenise; leave it out")
     if to == "contrastive":
+        if target_language is not None and not detokenise:
+            raise CotextError("--target-language is for --like and --detokenise; leave it out")
         if target is not None or out_target is not None or format is not None:
             raise CotextError(
                 "a contrastive suite is one file: leave out --out-target, --format and a target"
             )
-        _convert_suite(source, out, documents, context, detokenise)
+        _convert_suite(source, out, documents, context, given if detokenise else None)
         return
     if documents is not None or context is not None:
         raise CotextError("--documents and --context are for --to contrastive")
     from cotext.data.convert import convert as convert_corpus
-    from cotext.data.convert import convert_to_submission
-    from cotext.data.detokenise import Detokenisers
-    from cotext.data.languages import Languages, language_of_name
+    from cotext.data.convert import convert_to_submission, holds_two_languages
+    from cotext.data.languages import language_of_name
 
     if like is not None:
         if detokenise:
@@ -133,20 +146,47 @@ def convert(
             f"{out}: {counted(found.sentences, 'paragraph')} in {counted(found.documents, 'document')}"
         )
         return
-    if target_language is not None:
+    if target_language is not None and not detokenise:
         raise CotextError("--target-language is for --like; name a language by --format wmt:de_DE")
-    named = Languages(language_of_name(source), "" if target is None else language_of_name(target))
-    joined = Detokenisers.of(named) if detokenise else None
+    joined = None
+    if detokenise:
+        both = target is None and holds_two_languages(source, format)
+        sides = ["" if both else language_of_name(source)]
+        if both or target is not None:
+            sides.append("" if target is None else language_of_name(target))
+        joined = _detokenisers(source, given, sides)
     done = convert_corpus(source, target, out, out_target, to, format, joined)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")
 
 
-def _convert_suite(
-    source: Path, out: Path, documents: Path | None, context: int | None, detokenise: bool
-) -> None:
-    from cotext.data.contrastive_suites import write_suite
+def _detokenisers(file: Path, given: Sequence[str | None], found: Sequence[str]) -> "Detokenisers":
+    """Those of the languages that are given by options, else of those found; there is one of each side."""
     from cotext.data.detokenise import Detokenisers
+    from cotext.data.languages import CODES, Languages, language_code, primary_language
+
+    options = ("--source-language", "--target-language")
+    if len(found) == 1 and given[1] is not None:
+        raise CotextError(f"{file}: holds one language; name it by --source-language alone")
+    codes = ["", ""]
+    for side, (option, wish, language) in enumerate(zip(options, given, found, strict=False)):
+        codes[side] = primary_language(language) if wish is None else language_code(wish, option)
+        if wish is None and codes[side] not in CODES:
+            raise CotextError(
+                f"{file}: nothing tells the language whose rules join its words; name it, as in {option} en"
+            )
+    return Detokenisers.of(Languages(*codes))
+
+
+def _convert_suite(
+    source: Path,
+    out: Path,
+    documents: Path | None,
+    context: int | None,
+    languages: Sequence[str | None] | None,
+) -> None:
+    """`languages`: None where words are not joined, else those that options give."""
+    from cotext.data.contrastive_suites import write_suite
     from cotext.data.formats.streams import same_file
     from cotext.data.subtitle_folders import SubtitleContext
     from cotext.data.suite_files import read_suite
@@ -157,7 +197,8 @@ def _convert_suite(
     suite = read_suite(
         source, SubtitleContext(documents, 3 if context is None else context) if given else None
     )
-    if detokenise:
-        suite = Detokenisers.of(suite.languages).suite(suite)
+    if languages is not None:
+        found = suite.languages
+        suite = _detokenisers(source, languages, (found.source, found.target)).suite(suite)
     write_suite(out, suite)
     typer.echo(f"{out}: {suite.name}, {counted(len(suite.examples), 'example')}")

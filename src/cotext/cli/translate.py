@@ -370,10 +370,10 @@ def _tell(out: Path, report: "FileReport") -> None:
         typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
-        score = ": `cotext score` differs there, --scores FILE has their scores"
+        hint = ": `cotext score` differs there, --scores FILE has their scores"
         typer.echo(
             f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
-            f"tokenizer gives for their text{score if report.is_corpus else ''}"
+            f"tokenizer gives for their text{hint if report.is_corpus and report.scored else ''}"
         )
 
 

@@ -22,7 +22,7 @@ from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import Journal, JournalWindows, TranslationJournal, journal_of
-from cotext.decoding.prose import Prose, trained_length
+from cotext.decoding.prose import OF_SENTENCES, Prose, trained_length
 from cotext.decoding.score_table import require_column
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
@@ -67,6 +67,7 @@ class FileReport:
     terms: TermReport | None = None  # where a glossary was given, or the like
     taken: int = 0  # sentences from a translation memory
     lists: str = ""  # file with the lists of translations, where such are made
+    scored: bool = True  # False with decode.scores = false
 
     @property
     def places(self) -> str:
@@ -386,11 +387,9 @@ def paired_documents(
         report.recovered_documents += translation.recovered
         report.recovered_pieces += sum(translation.pieces)
         report.pieces += len(translation.pieces)
-        report.truncated += [f"{document.id}:{j + 1}" for j in translation.truncated]
-        report.long += [f"{document.id}:{j + 1}" for j in translation.long]
-        report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
-        report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
-        report.resegmented += [f"{document.id}:{j + 1}" for j in translation.resegmented]
+        report.scored &= bool(translation.log_probabilities)
+        for name in OF_SENTENCES:
+            getattr(report, name).extend(f"{document.id}:{j + 1}" for j in getattr(translation, name))
         # A sentence without a visible character has no translation and is copied, which fits the format. One
         # that the model left out stays empty, so that it can be seen.
         target = tuple(

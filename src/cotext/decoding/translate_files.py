@@ -170,6 +170,7 @@ class BlocksJob:
             signature=self._opened.signature,
             messages=self.messages,
             is_corpus=False,
+            scored=translator.plan.options.scored,
             terms=self._texts.terms(translations),
             taken=sum(map(len, self._texts.taken(range(len(self._texts.documents))).values())),
         )

@@ -6,7 +6,6 @@ And a word of warning where one side of a score is tokenised and the other is no
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from cotext.runtime.tables import listed
 
 MIN_MARKS: Final = 20  # of either side, for a share of them to tell anything
 FAR: Final = 0.5
-_MARK = re.compile(r"(\s?)[,.](?=\s|$)")
+_MARK = re.compile(r"(?<![,.])(\s?)[,.](?=\s|$)")  # not those of an ellipsis, which stands apart in text, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def measure_words(
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """Shares of commas and full stops after a space: of the references, and of systems unlike them."""
+    """Shares of commas and full stops after a space: of a reference, and of systems unlike it."""
 
     references: float
     systems: dict[str, float]
@@ -100,7 +99,7 @@ class Spacing:
         return (
             "One side seems to be tokenised and the other not, which makes scores too low, above all "
             "under protocols on tokenised text: there is a space before "
-            f"{self.references:.0%} of the commas and full stops of the references, and of {shares}. "
+            f"{self.references:.0%} of the commas and full stops of the reference, and of {shares}. "
             "--words DATA measures both in the words of a tokenizer."
         )
 
@@ -108,13 +107,15 @@ class Spacing:
 def unlike_spacing(
     systems: Mapping[str, Sequence[Document]], references: Sequence[Sequence[Document]]
 ) -> Spacing | None:
-    """Systems that are tokenised where the references are not, or the other way round; None: no system."""
-    right = _apart(chain.from_iterable(references))
-    if right is None:
-        return None
+    """Systems that are tokenised where a reference is not, or the other way round; None: no system."""
     shares = {name: _apart(documents) for name, documents in systems.items()}
-    far = {name: share for name, share in shares.items() if share is not None and abs(share - right) > FAR}
-    return Spacing(right, far) if far else None
+    for reference in references:
+        if (right := _apart(reference)) is None:
+            continue
+        far = {n: share for n, share in shares.items() if share is not None and abs(share - right) > FAR}
+        if far:
+            return Spacing(right, far)
+    return None
 
 
 def _apart(documents: Iterable[Document]) -> float | None:

@@ -131,7 +131,9 @@ def _jieba(version: str) -> Any:
 
 def moses_detokenizer(language: str) -> Any:
     """What joins words by the rules of a language; CotextError where sacremoses is not installed."""
-    return _sacremoses("joining words").MosesDetokenizer(lang=language)
+    # Its Czech rules look at the end of the sentence in place of the words before, and join `roce 1990 .`.
+    rules = "xx" if language == "cs" else language
+    return _sacremoses("joining words").MosesDetokenizer(lang=rules)
 
 
 def _sacremoses(what: str = "the moses-bpe tokenizer") -> Any:
