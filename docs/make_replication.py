@@ -19,7 +19,6 @@ from cotext.config.recipe import Config, load_config, recipe_names
 
 PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
-OF_NO_TABLE = ("mixtures", "modern", "opus")  # folders of recipes that no table on this page has
 SECTIONS = ("view", "model", "loss", "train", "decode")
 NOT_TOLD = "not told"
 # What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
@@ -120,6 +119,11 @@ def chosen(source: dict[str, Any]) -> list[str]:
         for name in recipe_names()
         if any(fnmatch(name, pattern) for pattern in source["recipes"]) and name not in left_out
     ]
+
+
+def of_no_table() -> set[str]:
+    """Recipes that stand for no row of a paper's table."""
+    return {name for source in facts()["sources"] if source.get("no_table") for name in chosen(source)}
 
 
 def asked(config: Config) -> list[str]:

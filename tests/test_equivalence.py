@@ -37,7 +37,8 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
-from cotext.models.build import build_model
+from cotext.models.build import BATCH_CONTEXTS, DOCUMENT_LAYERS, build_model
+from cotext.models.checks import ON_TARGET
 from cotext.models.interface import TranslationModel
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
@@ -111,20 +112,19 @@ NEUTRAL: dict[str, Neutral] = {
     ),
     "all source sentences": Neutral({"source_sentences": 3}),
     "zero output bias": Neutral({"output_bias": True}, zeros=("output_bias",)),
-    "flat on no side": Neutral({"batch_context": "flat", "batch": NO_SIDE}),
-    "mean on no side": Neutral({"batch_context": "mean", "batch": NO_SIDE}),
-    "datapoints on no side": Neutral({"batch_context": "datapoints", "batch": NO_SIDE}),
+    **{f"{kind} on no side": Neutral({"batch_context": kind, "batch": NO_SIDE}) for kind in BATCH_CONTEXTS},
     **{
         f"{layer} in one sentence": Neutral(
-            {"document_layer": layer, "document": {"target": layer == "hierarchical"}},
+            {"document_layer": layer, "document": {"target": layer in ON_TARGET}},
             view=SENTENCE,
             rounded=True,
         )
-        for layer in ("segment_gate", "hierarchical")
+        for layer in DOCUMENT_LAYERS
     },
 }
 
-systems = pytest.mark.parametrize("name", SYSTEMS)
+# `ids`: long ones too are names, by which a system is found and chosen (`-k hierarchical`).
+systems = pytest.mark.parametrize("name", SYSTEMS, ids=str)
 # For what hangs on the parts of a system, and not on how they meet.
 PARTS = {name for name in SYSTEMS if name in each_filling() or name.startswith("gated from zero")}
 
@@ -154,7 +154,7 @@ SEPARATORS: dict[str, dict[str, Any]] = {
 }
 # Each system with one kind, in turn.
 systems_with_separators = pytest.mark.parametrize(
-    ("name", "kind"), list(zip(SYSTEMS, itertools.cycle(SEPARATORS), strict=False))
+    ("name", "kind"), list(zip(SYSTEMS, itertools.cycle(SEPARATORS), strict=False)), ids=str
 )
 
 
@@ -229,8 +229,8 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
                 {"encoder": {"top": {"layers": 1, "span": "current"}}},
                 *({"attention": {"score": score}} for score in SCORES[1:]),
                 {"encoder": {"score": "segment_distance"}},
-                *({"batch_context": kind} for kind in ("flat", "datapoints", "mean")),
-                *({"document_layer": kind} for kind in ("segment_gate", "hierarchical")),
+                *({"batch_context": kind} for kind in BATCH_CONTEXTS),
+                *({"document_layer": kind} for kind in DOCUMENT_LAYERS),
             )
         ),
         ({"positions": "shifted", "shift": 5}, SENTENCE),  # a constant offset, kept as the paper has it
@@ -294,7 +294,9 @@ def test_a_context_discount_of_one_is_the_plain_loss(smoothing: float) -> None:
 # --- incremental = full
 
 
-@pytest.mark.parametrize(("name", "chunk"), list(zip(SYSTEMS, itertools.cycle((1, 3)), strict=False)))
+@pytest.mark.parametrize(
+    ("name", "chunk"), list(zip(SYSTEMS, itertools.cycle((1, 3)), strict=False)), ids=str
+)
 def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) -> None:
     """Rows begin with prefixes of unequal lengths, and go on together, `chunk` tokens at a time."""
     model = model_of(name)
@@ -569,7 +571,7 @@ def pieces() -> SentencePieceTokenizer:
 TRANSLATED = sorted(PARTS)[::3]
 
 
-@pytest.mark.parametrize("name", sorted(PARTS))
+@pytest.mark.parametrize("name", sorted(PARTS), ids=str)
 def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
 ) -> None:
@@ -631,7 +633,7 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
 def test_the_cover_is_complete() -> None:
     """Any two fillings of slots that go together by themselves meet in one of the systems."""
     chosen = json.loads(COVER.read_text(encoding="utf-8"))
-    assert not uncovered(chosen), "run `python tests/cover.py`"
+    assert not uncovered(chosen), "run `.venv/bin/python tests/cover.py`, which takes half a minute"
     assert all(map(goes_together, chosen))
 
 
@@ -654,7 +656,7 @@ def test_the_cover_knows_every_filling() -> None:
         unnamed = (
             set(get_args(model.model_fields[key].annotation)) - named - {default, "nodes", "node_queries"}
         )
-        assert not unnamed, f"{key}: {unnamed}"
+        assert not unnamed, f"{key}: a line in FACTORS of tests/cover.py for {unnamed}"
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -338,10 +338,10 @@ def test_systems_lists_every_recipe() -> None:
     assert [line.split()[0] for line in lines if re.match(r"  \S", line)] == recipe_names()
     # By paper, with a title each.
     papers = {name.partition("/")[0] for name in recipe_names()}
+    assert set(PAPERS) == papers, "a title for every folder of recipes: PAPERS in models/describe.py"
     assert [line for before, line in pairwise(lines) if not before] == [
         wrap(PAPERS[paper], 100)[0] for paper in sorted(papers)
     ]
-    assert set(PAPERS) == papers
     assert lines.count("") == len(papers)
     figures = json.loads(succeed("systems", "--json").out)["recipes"]
     assert [each["recipe"] for each in figures] == recipe_names()

@@ -35,7 +35,7 @@ def configured(text: str) -> Config:
 
 def source_of(recipe: str) -> dict[str, Any]:
     found = [source for source in FACTS["sources"] if recipe in MAKER["chosen"](source)]
-    assert len(found) == 1, f"{recipe} belongs to one source of settings"
+    assert len(found) == 1, f"{recipe} stands below one of the `sources` in docs/replication.yaml"
     return found[0]
 
 
@@ -49,7 +49,8 @@ def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
     settings = MAKER["written"](recipe)
     assert settings or recipe.startswith("mixtures/")  # of nothing but what is extended
     for each in settings:
-        assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r}"
+        wanted = "a comment as `# section 3.2`, `# Bao et al. 2021` or `# ours: why`"
+        assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r} is not {wanted}"
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
@@ -75,7 +76,10 @@ def test_what_is_ours_has_its_reason_among_the_differences() -> None:
     for recipe in recipe_names():
         for each in MAKER["written"](recipe):
             if "ours" in each.told:
-                assert (source_of(recipe)["source"], each.key) in explained
+                explains = (
+                    f"an entry of `differs` in docs/replication.yaml with a recipe of its source: {recipe}"
+                )
+                assert (source_of(recipe)["source"], each.key) in explained, f"{each.key} wants {explains}"
 
 
 @pytest.mark.parametrize("paper", [paper["paper"] for paper in FACTS["papers"]])
@@ -86,8 +90,9 @@ def test_every_table_and_figure_has_its_place(paper: str, kind: str) -> None:
 
 
 def test_every_recipe_stands_for_something() -> None:
-    of_tables = {name for name in recipe_names() if name.partition("/")[0] not in MAKER["OF_NO_TABLE"]}
-    assert {each.split()[0] for r in results() for each in r.get("recipes", ())} == of_tables
+    placed = {each.split()[0] for r in results() for each in r.get("recipes", ())}
+    wanted = "below a table of `papers` in docs/replication.yaml, or of a source with `no_table: true`"
+    assert placed ^ MAKER["of_no_table"]() == set(recipe_names()), wanted
 
 
 def test_rows_that_are_on_record_stand_in_their_tables() -> None:

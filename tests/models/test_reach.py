@@ -87,17 +87,19 @@ def distances(reach: Reach, farthest: int = SENTENCES[-1]) -> set[int]:
     return {d for d in range(-farthest, farthest + 1) if -reach.before <= d <= reach.after}
 
 
-def check(config: Config) -> None:
+def check(config: Config, what: object) -> None:
+    """What moves a sentence is what `models/reach.py` says."""
     found = moved_by(config)
-    assert found["source"] == distances(source_reach(config))
-    assert found["target"] == distances(target_reach(config)) - {0}
+    wrong = f"{what}: models/reach.py says otherwise than what moves a sentence"
+    assert found["source"] == distances(source_reach(config)), wrong
+    assert found["target"] == distances(target_reach(config)) - {0}, wrong
 
 
 @papers
 def test_recipes(paper: str) -> None:
-    for config in recipes_of(paper).values():
+    for recipe, config in recipes_of(paper).items():
         decode = config.decode.model_copy(update={"group_windows": len(SENTENCES)})
-        check(config.model_copy(update={"decode": decode}))
+        check(config.model_copy(update={"decode": decode}), recipe)
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, *FURTHER])
@@ -108,5 +110,14 @@ def test_slots(system: str) -> None:
                 model={"encoder_layers": 2, **(SYSTEMS | FURTHER)[system]},
                 view={"separators": "bracket", **view},
                 decode={"group_windows": len(SENTENCES)},
-            )
+            ),
+            f"{system} in {view}",
         )
+
+
+def test_of_a_layer_that_is_not_known_nothing_is_said() -> None:
+    """Else it would be taken for one that sees no other sentence."""
+    config = tiny_config()
+    model = config.model.model_copy(update={"document_layer": "of a new paper"})
+    with pytest.raises(AssertionError, match="of a new paper"):
+        source_reach(config.model_copy(update={"model": model}))

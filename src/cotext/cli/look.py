@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def systems(json: Json = False) -> None:
     """List the shipped recipes by paper: context window, model, loss, decoding, parameters at base size."""
-    from cotext.models.describe import PAPERS, entries, render
+    from cotext.models.describe import entries, render
 
     if not json:
         typer.echo(render())
         return
-    found = [{**asdict(each), "paper": PAPERS[each.paper]} for each in entries()]
+    found = [{**asdict(each), "paper": each.title} for each in entries()]
     typer.echo(as_json({"format": "cotext-systems", "version": 1, "recipes": found}))
 
 

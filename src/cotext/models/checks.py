@@ -39,6 +39,8 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
 }
 # Spans that see later sentences of a target: only where all of it is predicted at once.
 TWO_SIDED = ("nodes", "node_queries")
+# Document layers that a decoder can have, too: they have a kernel for its steps.
+ON_TARGET = ("hierarchical",)
 
 
 def check(config: Config) -> None:
@@ -212,9 +214,10 @@ def _check_parts(model: ModelConfig) -> None:
             f"model.document_layer = {model.document_layer}: neither model.document.source nor "
             "model.document.target is true; choose at least one"
         )
-    if model.document_layer == "segment_gate" and document.target:
+    if model.document_layer not in ("none", *ON_TARGET) and document.target:
         raise CotextError(
-            "model.document.target = true: model.document_layer = segment_gate stands on the encoder alone"
+            f"model.document.target = true: model.document_layer = {model.document_layer} stands on the "
+            "encoder alone; leave it out"
         )
     if model.document_layer != "none" and "current" in model.stack("encoder").spans:
         raise CotextError(

@@ -69,6 +69,11 @@ class Entry:
         """The folder that it lies in, which stands for a paper."""
         return self.recipe.partition("/")[0]
 
+    @property
+    def title(self) -> str:
+        """Of its paper; the name of the folder, where nothing is told of it."""
+        return PAPERS.get(self.paper, self.paper)
+
 
 def entries() -> Iterator[Entry]:
     """Every shipped recipe, by name."""
@@ -99,8 +104,8 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
 def render() -> str:
     """All recipes by paper: the full name of each and its parameters, and below what it is made of."""
     lines: list[str] = []
-    for paper, recipes in groupby(entries(), key=lambda each: each.paper):
-        lines += ["", *wrap(PAPERS[paper], WIDTH)]
+    for title, recipes in groupby(entries(), key=lambda each: each.title):
+        lines += ["", *wrap(title, WIDTH)]
         for each in recipes:
             parameters = f"{each.parameters / 1e6:.1f} M"
             lines.append(f"  {each.recipe:<{WIDTH - 12}}{parameters:>10}")

@@ -8,7 +8,7 @@ positions tell, are left out.
 
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, assert_never
 
 from cotext.config.model import ModelConfig, StackName
 from cotext.config.recipe import Config
@@ -43,7 +43,7 @@ def source_reach(config: Config) -> Reach:
     """The source sentences that the translation of a sentence depends on."""
     model = config.model
     layers = range(model.decoder_layers)
-    on_top = _hierarchical(model) if model.document.target else OWN
+    on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
     found = OWN
     for layer in layers:
@@ -52,7 +52,7 @@ def source_reach(config: Config) -> Reach:
     for layer in range(model.encoder_layers):
         found += _layer(config, "encoder", layer)
     if model.document.source:
-        found += _limited(model) if model.document_layer == "segment_gate" else _hierarchical(model)
+        found += _document_layer(model)
     return (found & _source_row(config)) | (
         ALL if model.batch_context != "none" and model.batch.source else OWN
     )
@@ -67,10 +67,10 @@ def target_reach(config: Config) -> Reach:
     model = config.model
     if model.writes == "non_autoregressive":
         return OWN if model.nat.path == "sentences" else _target_row(config) | _source_row(config)
-    found = _hierarchical(model) if model.document.target else OWN
+    found = _document_layer(model) if model.document.target else OWN
     for layer in range(model.decoder_layers):
         found += _layer(config, "decoder", layer)
-    others = model.batch_context in ("flat", "datapoints") and model.batch.target
+    others = model.batch_context not in ("none", "mean") and model.batch.target
     return (found & _target_row(config)) | (BEFORE if others else OWN)
 
 
@@ -99,10 +99,17 @@ def _limited(model: ModelConfig) -> Reach:
     return ALL if model.source_sentences is None else Reach(model.source_sentences, model.source_sentences)
 
 
-def _hierarchical(model: ModelConfig) -> Reach:
-    if model.document_layer != "hierarchical":
-        return OWN
-    return Reach(model.document.before)
+def _document_layer(model: ModelConfig) -> Reach:
+    """What a sentence sees of its row through the layer on top of a stack."""
+    match model.document_layer:
+        case "none":
+            return OWN
+        case "segment_gate":
+            return _limited(model)
+        case "hierarchical":
+            return Reach(model.document.before)
+        case unknown:  # said to see nothing, a system would be judged as one of sentences
+            assert_never(unknown)
 
 
 def _source_row(config: Config) -> Reach:
