@@ -18,6 +18,7 @@ from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from benchmarks.experiments.plan_told import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
+from cotext.config.unused import refuse_unused
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
@@ -287,7 +288,9 @@ class Experiment(Closed):
         row = self.rows[name]
         assert row.recipe is not None
         overrides = self.settings_of(name, self.seeds_of(name)[0])
-        return load_config(row.recipe, row.size or self.size, overrides)
+        found = load_config(row.recipe, row.size or self.size, overrides)
+        refuse_unused(found, row.recipe, overrides)
+        return found
 
 
 def require_known(where: str, value: str | None, known: Iterable[str]) -> None:

@@ -75,6 +75,7 @@ def train(
             "leave it out"
         )
     from cotext.config.recipe import load_config
+    from cotext.config.unused import refuse_unused
 
     if json and not dry_run:
         raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
@@ -86,6 +87,7 @@ def train(
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
+    refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # of several, one prints
     if dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run

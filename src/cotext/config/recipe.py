@@ -106,6 +106,11 @@ def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
             yield key, one, other
 
 
+def is_file(recipe: str) -> bool:
+    """Whether a recipe is named by its path, and not one of the shipped ones."""
+    return recipe.endswith((".yaml", ".yml"))
+
+
 def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
     """What a recipe writes, with what it takes from those that it extends; and its name for messages.
 
@@ -114,7 +119,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     """
     if recipe in children:
         raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; leave one of them out")
-    if recipe.endswith((".yaml", ".yml")):
+    if is_file(recipe):
         where = recipe
         text = read_text(Path(recipe))
     else:
@@ -147,7 +152,7 @@ def _merge_parent(
     merged: dict[str, Any], inherited: dict[str, Any], parent: str, origin: dict[str, str], where: str
 ) -> None:
     """Add the keys of one more parent, none of which another may set to something else."""
-    for key, value in _leaves(inherited):
+    for key, value in leaves(inherited):
         *sections, last = key.split(".")
         place = merged
         for section in sections:
@@ -161,11 +166,11 @@ def _merge_parent(
         origin.setdefault(key, parent)
 
 
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and their values."""
     for key, value in content.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -1,0 +1,146 @@
+"""Settings that change nothing are refused: those that do so, and no others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from command_line import cotext
+from tiny import WordTokenizer, tiny_config
+
+from cotext.config.recipe import Config, keys, load_config, recipe_names
+from cotext.config.unused import USES, refuse_unused
+from cotext.data.documents import ParallelDocument
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.build import build_model
+from cotext.runtime.errors import CotextError
+
+TOKENIZER = WordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
+SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat")
+PAIRS = [ParallelDocument("d", SENTENCES, SENTENCES)]
+
+S4TO4 = ["view.kind=window", "view.before=3"]
+DOCUMENT = ["view.kind=document", "view.separators=bracket"]
+AT_ONCE = [*DOCUMENT, "model.writes=non_autoregressive", "loss.name=glancing"]
+# A setting, what it is written beside, and what lets it change something.
+SETTINGS: dict[str, tuple[list[str], list[str]]] = {
+    "view.open_source=false": (["view.kind=window", "view.before=3"], ["view.separators=bracket"]),
+    "view.indexed_separators=2": (S4TO4, ["view.separators=indexed"]),
+    "model.attention.top.span=sentence": (DOCUMENT, ["model.attention.top.layers=1"]),
+    "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
+    "model.batch.gate=identity": ([*S4TO4, "model.batch_context=mean"], ["model.batch_context=flat"]),
+    "model.batch.threshold=0.1": ([*S4TO4, "model.batch_context=flat"], ["model.batch.gate=discrete"]),
+    "model.document.target=true": (DOCUMENT, ["model.document_layer=hierarchical"]),
+    "model.document.sentences=1": (
+        [*DOCUMENT, "model.document_layer=segment_gate"],
+        ["model.document_layer=hierarchical"],
+    ),
+    **{
+        f"model.document.{key}=false": (
+            [*DOCUMENT, "model.document_layer=hierarchical"],
+            ["model.document_layer=segment_gate"],
+        )
+        for key in ("relative", "gate", "feed_forward")
+    },
+    "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
+    "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
+    "model.nat.length_offsets=1": (
+        AT_ONCE,
+        ["model.nat.path=length", "model.nat.soft_copy=row", "model.attention.span=row"],
+    ),
+    "model.shift=3": (S4TO4, ["model.positions=shifted"]),
+    "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
+    "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
+}
+# What only training can show, or the data that else decides.
+OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
+    "view.numbers=2": (S4TO4, ["view.separators=numbered"]),
+    "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
+    "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
+    "loss.context_discount=0.5": ([], S4TO4),
+    "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
+}
+cases = pytest.mark.parametrize("setting", [*SETTINGS, *OF_TRAINING])
+
+
+def configured(*overrides: str) -> Config:
+    content: dict[str, Any] = {}
+    for override in overrides:
+        *sections, key = override.partition("=")[0].split(".")
+        place = content
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = yaml.safe_load(override.partition("=")[2])
+    return tiny_config(**content)
+
+
+def outcome(config: Config) -> list[Any]:
+    """Shapes of all weights, and what a random model thinks of a document."""
+    torch.default_generator.manual_seed(1)
+    model = build_model(config, TOKENIZER.vocabulary_size).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    return [shapes, DocumentTranslator(model, config, TOKENIZER, torch.device("cpu")).score(PAIRS)]
+
+
+@cases
+def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> None:
+    beside, chosen = {**SETTINGS, **OF_TRAINING}[setting]
+    with pytest.raises(CotextError, match=r"changes nothing: it is for .*; leave it out") as error:
+        refuse_unused(configured(*beside, setting), "mcn/final", [*beside, setting])
+    assert str(error.value).startswith(f"{setting.partition('=')[0]} = ")
+    refuse_unused(configured(*beside, *chosen, setting), "mcn/final", [*beside, *chosen, setting])
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_it_does_change_nothing_and_then_something(setting: str) -> None:
+    beside, chosen = SETTINGS[setting]
+    assert outcome(configured(*beside, setting)) == outcome(configured(*beside))
+    assert outcome(configured(*beside, *chosen, setting)) != outcome(configured(*beside, *chosen))
+
+
+def test_every_use_is_of_a_setting_and_tried_above() -> None:
+    tried = {setting.partition("=")[0] for setting in (*SETTINGS, *OF_TRAINING)}
+    for use in USES:
+        assert any(use.covers(key) for key, _ in keys(Config))
+        assert any(use.covers(key) for key in tried), use.keys
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_shipped_recipes_have_none(recipe: str) -> None:
+    config = load_config(recipe)
+    refuse_unused(config, recipe, ["view", "model", "loss"])
+
+
+def test_what_a_recipe_has_for_a_part_that_is_left_out_may_stay(tmp_path: Path) -> None:
+    without = ["model.batch_context=none"]
+    config = load_config("docflat/docflat-d", overrides=without)
+    assert config.model.batch.gate == "discrete"
+    refuse_unused(config, "docflat/docflat-d", without)
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: [docflat/docflat-d]\nmodel: {batch_context: none, shift: 7}\n")
+    with pytest.raises(CotextError) as error:
+        refuse_unused(load_config(str(own)), str(own), [])
+    assert (
+        str(error.value)
+        == "model.shift = 7 changes nothing: it is for model.positions = shifted; leave it out"
+    )
+
+
+def test_default_values_and_whole_sections(tmp_path: Path) -> None:
+    same = ["model.batch.gate=continuous", "loss.context_discount=1"]
+    refuse_unused(load_config("mcn/final", overrides=same), "mcn/final", same)
+    section = ["model.nat={latent: true, codes: 7}"]
+    with pytest.raises(CotextError, match=r"(?s)model\.nat\.latent = True .*model\.nat\.codes = 7 "):
+        refuse_unused(load_config("mcn/final", overrides=section), "mcn/final", section)
+
+
+def test_training_refuses_before_it_looks_at_data(tmp_path: Path) -> None:
+    folders = ("--data", tmp_path / "none", "--out", tmp_path / "run")
+    done = cotext("train", "focused-concatenation/s4to4", "model.batch.gate=discrete", *folders)
+    assert done.code == 2
+    assert "model.batch.gate = 'discrete' changes nothing: it is for model.batch_context" in done.err
+    assert not (tmp_path / "run").exists()
