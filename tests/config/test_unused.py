@@ -105,8 +105,10 @@ def test_it_does_change_nothing_and_then_something(setting: str) -> None:
 def test_every_use_is_of_a_setting_and_tried_above() -> None:
     tried = {setting.partition("=")[0] for setting in (*SETTINGS, *OF_TRAINING)}
     for use in USES:
-        assert any(use.covers(key) for key, _ in keys(Config))
-        assert any(use.covers(key) for key in tried), use.keys
+        for each in use.keys:
+            alone = use._replace(keys=(each,))
+            assert any(alone.covers(key) for key, _ in keys(Config)), each
+            assert any(alone.covers(key) for key in tried), each
 
 
 @pytest.mark.parametrize("recipe", recipe_names())

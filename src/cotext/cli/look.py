@@ -118,7 +118,7 @@ def convert(
     format: Format = None,
 ) -> None:
     """Convert a corpus or a contrastive suite to another format, with the same documents and sentences."""
-    given = (source_language, target_language) if detokenise else (None, None)
+    named = (source_language, target_language) if detokenise else None
     if source_language is not None and not detokenise:
         raise CotextError("--source-language is for --detokenise; leave it out")
     if to == "contrastive":
@@ -128,7 +128,7 @@ def convert(
             raise CotextError(
                 "a contrastive suite is one file: leave out --out-target, --format and a target"
             )
-        _convert_suite(source, out, documents, context, given if detokenise else None)
+        _convert_suite(source, out, documents, context, named)
         return
     if documents is not None or context is not None:
         raise CotextError("--documents and --context are for --to contrastive")
@@ -149,12 +149,12 @@ def convert(
     if target_language is not None and not detokenise:
         raise CotextError("--target-language is for --like; name a language by --format wmt:de_DE")
     joined = None
-    if detokenise:
+    if named is not None:
         both = target is None and holds_two_languages(source, format)
         sides = ["" if both else language_of_name(source)]
         if both or target is not None:
             sides.append("" if target is None else language_of_name(target))
-        joined = _detokenisers(source, given, sides)
+        joined = _detokenisers(source, named, sides)
     done = convert_corpus(source, target, out, out_target, to, format, joined)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")

@@ -17,13 +17,13 @@ from cotext.runtime.reading import parse_yaml, read_text
 class Use(NamedTuple):
     """What settings are for, and whether that is chosen."""
 
-    keys: str  # one key, or with a dot at its end all of a section
+    keys: tuple[str, ...]  # with a dot at its end, all of a section
     purpose: str
     chosen: Callable[[Config], bool]
 
     def covers(self, key: str) -> bool:
         """Whether a setting is one of these."""
-        return key.startswith(self.keys) if self.keys.endswith(".") else key == self.keys
+        return any(key.startswith(each) if each.endswith(".") else key == each for each in self.keys)
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
@@ -64,45 +64,56 @@ def _has_sentence_offsets(config: Config) -> bool:
 
 
 USES: Final = (
-    Use("view.open_source", "view.separators = bracket or numbered", lambda c: c.view.bracketed),
-    Use("view.indexed_separators", "view.separators = indexed", lambda c: c.view.separators == "indexed"),
-    Use("view.numbers", "view.separators = numbered", lambda c: c.view.separators == "numbered"),
+    Use(("view.open_source",), "view.separators = bracket or numbered", lambda c: c.view.bracketed),
+    Use(("view.indexed_separators",), "view.separators = indexed", lambda c: c.view.separators == "indexed"),
+    Use(("view.numbers",), "view.separators = numbered", lambda c: c.view.separators == "numbered"),
     Use(
-        "model.attention.top.",
+        ("model.attention.top.",),
         "top layers (model.attention.top.layers above 0)",
         lambda c: c.model.attention.top.layers > 0,
     ),
-    Use("model.batch.", "model.batch_context other than none", lambda c: c.model.batch_context != "none"),
-    Use("model.batch.gate", "model.batch_context = flat", lambda c: c.model.batch_context == "flat"),
-    Use("model.batch.threshold", "model.batch.gate = discrete", lambda c: c.model.batch.gate == "discrete"),
+    Use(("model.batch.",), "model.batch_context other than none", lambda c: c.model.batch_context != "none"),
+    Use(("model.batch.gate",), "model.batch_context = flat", lambda c: c.model.batch_context == "flat"),
     Use(
-        "model.document.", "model.document_layer other than none", lambda c: c.model.document_layer != "none"
+        ("model.batch.threshold",), "model.batch.gate = discrete", lambda c: c.model.batch.gate == "discrete"
     ),
     Use(
-        "model.document.sentences",
+        ("model.document.",),
+        "model.document_layer other than none",
+        lambda c: c.model.document_layer != "none",
+    ),
+    Use(
+        ("model.document.sentences",),
         "model.document_layer = hierarchical",
         lambda c: c.model.document_layer == "hierarchical",
     ),
-    *(
-        Use(
-            f"model.document.{key}",
-            "model.document_layer = segment_gate",
-            lambda c: c.model.document_layer == "segment_gate",
-        )
-        for key in ("relative", "gate", "feed_forward")
-    ),
-    Use("model.nat.", "model.writes = non_autoregressive", lambda c: c.model.writes == "non_autoregressive"),
-    Use("model.nat.codes", "model.nat.latent = true", lambda c: c.model.nat.latent),
-    Use("model.nat.code_mixing", "model.nat.latent = true", lambda c: c.model.nat.latent),
-    Use("model.nat.code_weight", "model.nat.latent = true", lambda c: c.model.nat.latent),
-    Use("model.nat.length_offsets", "model.nat.path = length", lambda c: c.model.nat.path == "length"),
     Use(
-        "model.learned_positions",
+        ("model.document.relative", "model.document.gate", "model.document.feed_forward"),
+        "model.document_layer = segment_gate",
+        lambda c: c.model.document_layer == "segment_gate",
+    ),
+    Use(
+        ("model.nat.",),
+        "model.writes = non_autoregressive",
+        lambda c: c.model.writes == "non_autoregressive",
+    ),
+    Use(
+        ("model.nat.codes", "model.nat.code_mixing", "model.nat.code_weight"),
+        "model.nat.latent = true",
+        lambda c: c.model.nat.latent,
+    ),
+    Use(("model.nat.length_offsets",), "model.nat.path = length", lambda c: c.model.nat.path == "length"),
+    Use(
+        ("model.learned_positions",),
         "model.position_encoding = learned",
         lambda c: c.model.position_encoding == "learned",
     ),
-    Use("model.shift", "model.positions = shifted", lambda c: c.model.positions == "shifted"),
-    Use("model.from_first", "shifted positions or sinusoidal segments", _has_sentence_offsets),
-    Use("loss.context_discount", "windows with target sentences before the current one", _has_target_context),
-    Use("loss.glancing", "loss.name = glancing", lambda c: c.loss.name == "glancing"),
+    Use(("model.shift",), "model.positions = shifted", lambda c: c.model.positions == "shifted"),
+    Use(("model.from_first",), "shifted positions or sinusoidal segments", _has_sentence_offsets),
+    Use(
+        ("loss.context_discount",),
+        "windows with target sentences before the current one",
+        _has_target_context,
+    ),
+    Use(("loss.glancing",), "loss.name = glancing", lambda c: c.loss.name == "glancing"),
 )
