@@ -59,6 +59,8 @@ class Parts(Closed):
 
     corpus: Path
     """Folder with train, dev and test."""
+    further: tuple[Path, ...] = ()
+    """More such folders, whose documents follow those of `corpus` in each split."""
     source: str = "en"
     """Language."""
     target: str = "de"

@@ -37,10 +37,11 @@ def write_texts(parts: Parts, texts: Path) -> None:
     """
     texts.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
-        files = [parts.corpus / f"{split}.{language}.xz" for language in (parts.source, parts.target)]
-        chosen = list(islice(_chosen(parts, *files), parts.documents))
+        chosen = list(islice(_chosen(parts, split), parts.documents))
         if not chosen:
-            raise CotextError(f"{files[0]}: no document id begins with {', '.join(parts.prefixes)}")
+            raise CotextError(
+                f"{parts.corpus}: no document id of {split} begins with {', '.join(parts.prefixes)}"
+            )
         write_parallel(*text_files(parts, texts, split), chosen, "docids")
     for name, (source, target, sizes) in parts.grouped.items():
         write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
@@ -66,10 +67,12 @@ def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
     ]
 
 
-def _chosen(parts: Parts, source: Path, target: Path) -> Iterator[ParallelDocument]:
-    for document in read_parallel(source, target):
-        if not parts.prefixes or document.id.startswith(parts.prefixes):
-            yield document
+def _chosen(parts: Parts, split: str) -> Iterator[ParallelDocument]:
+    for corpus in (parts.corpus, *parts.further):
+        files = [corpus / f"{split}.{language}.xz" for language in (parts.source, parts.target)]
+        for document in read_parallel(*files):
+            if not parts.prefixes or document.id.startswith(parts.prefixes):
+                yield document
 
 
 def text_files(parts: Parts, texts: Path, split: str) -> tuple[Path, Path]:
