@@ -116,8 +116,8 @@ class Trained:
                     rows.append(replace(instance_of(window, source, target), document=number))
             yield from packed(rows, symbols, self.tokens)
 
-    def indexed(self, batch: Batch) -> Batch:
-        found = self.loss.indexed(self.model, batch, training=True)
+    def laid_out(self, batch: Batch) -> Batch:
+        found = self.loss.laid_out(self.model, batch, training=True)
         return pinned(found) if self.device.type == "cuda" else found
 
     def update(self, batch: Batch) -> None:
@@ -164,16 +164,16 @@ def training(
     for recipe in recipes:
         trained = Trained(recipe, size, tokens, device, precision)
         source = trained.batches()
-        trained.update(trained.indexed(next(source)))
+        trained.update(trained.laid_out(next(source)))
         rates, shares, ahead = [], [], []
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         for _ in range(rounds):
             batch = next(source)
             start = time.perf_counter()
-            indexed = trained.indexed(batch)
+            laid_out = trained.laid_out(batch)
             before = time.perf_counter() - start
-            taken = seconds(partial(trained.update, indexed), device)
+            taken = seconds(partial(trained.update, laid_out), device)
             rates.append(batch.labels.count / taken)
             d, f, heads = SIZES[size]
             shares.append(product_flops(Size(d, f, heads, 6, 6), batch) / taken / ceiling)
@@ -203,14 +203,14 @@ def waiting(recipe: str, size: str, tokens: int, device: torch.device) -> int:
     """How often the CPU reads a value in one update; on a GPU, an error where it waits."""
     trained = Trained(recipe, size, tokens, device, "fp32")
     source = trained.batches()
-    trained.update(trained.indexed(next(source)))
-    indexed = trained.indexed(next(source))
+    trained.update(trained.laid_out(next(source)))
+    laid_out = trained.laid_out(next(source))
     with HostReads() as reads:
         if device.type == "cuda":
             with failing_where_the_cpu_waits():
-                trained.update(indexed)
+                trained.update(laid_out)
         else:
-            trained.update(indexed)
+            trained.update(laid_out)
     return reads.found.total()
 
 

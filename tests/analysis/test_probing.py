@@ -31,9 +31,7 @@ from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
 from cotext.layers.blocks import Stack
 from cotext.layers.kernels.packing import Packing
-from cotext.layers.layout import Layout, Packed, Shared
-from cotext.layers.positions import PositionTable
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import Layout, Layouts, Packed
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import TranslationModel
@@ -204,9 +202,9 @@ class TokenAndPosition(TranslationModel):
         self.states = states
         self.encoder = Stack(Marking() for _ in range(blocks))
 
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
+    ) -> Layouts:
         raise NotImplementedError
 
     @property
@@ -219,11 +217,11 @@ class TokenAndPosition(TranslationModel):
 
     def encode(self, source: Source) -> Tensor:
         x = self.embed(source)
-        layout = Layout(source.sentence, Shared(PositionTable(4)), Packed())
+        layout = Layout(source.sentence, Packed())
         if self.states == "padded":
             layout.__dict__["packing"] = None
         elif self.states == "longest first":  # in the order of buckets of sentences
-            layout = Layout(source.sentence, Shared(PositionTable(4)), Packed(by_sentence=True))
+            layout = Layout(source.sentence, Packed(by_sentence=True))
         x = layout.pack(x)
         for block in self.encoder:
             x = block(x, layout)

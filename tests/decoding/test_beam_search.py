@@ -17,7 +17,7 @@ from torch import Tensor
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import Layouts
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -393,9 +393,9 @@ class Listening(TranslationModel):
         self.table = table
         self.told: dict[int, list[tuple[int, int]]] = {}
 
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
+    ) -> Layouts:
         raise NotImplementedError
 
     @property

@@ -25,7 +25,7 @@ from cotext.decoding.pool import DocumentPool
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
 from cotext.decoding.window_search import WindowSearch
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import Layouts
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -72,9 +72,9 @@ class Meeting(TranslationModel):
         super().__init__()
         self.inner, self.target = inner, target
 
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
+    ) -> Layouts:
         raise NotImplementedError
 
     @property

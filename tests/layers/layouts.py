@@ -20,7 +20,8 @@ def layout(
 ) -> Layout:
     """Complete rows of these sentences, -1 on padding, in double precision."""
     shared = Shared(PositionTable(dimension).double(), relative, source_sentences)
-    return Layout(sentence, shared, packed or Packed(), causal=causal, source=source)
+    rows = Layout(sentence, packed or Packed(), causal=causal, source=source)
+    return rows.bound(shared, source)
 
 
 def source_side(attention: CrossAttention, memory: Tensor, sentence: Tensor) -> SourceSide:

@@ -189,7 +189,7 @@ def test_which_input_the_shift_and_segments_reach(kind: InputKind) -> None:
     source, tokens, sentence = source_and_target()
 
     def embedded(shift: int) -> Tensor:
-        return RowEmbedder(embedding, shift).target(tokens, sentence, source)
+        return RowEmbedder(embedding, shift, 3 * shift).target(tokens, sentence, source)
 
     before = embedded(0)
     if embedding.segment is None:

@@ -128,6 +128,6 @@ def test_what_the_indices_say_moves_along() -> None:
     model, loss = model_of(CONTEXT), Glancing((0.0, 0.0), 0.0)
     batch: Batch = make_batch(weighted(instances()), NAT_SYMBOLS)
     with torch.no_grad():
-        before = loss(model, loss.indexed(model, batch, training=False))
+        before = loss(model, loss.laid_out(model, batch, training=False))
         asked = loss(model, batch)
     torch.testing.assert_close(before.loss, asked.loss)

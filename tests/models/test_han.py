@@ -14,7 +14,7 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
-from cotext.layers.layout import Layout, Packed, Shared
+from cotext.layers.layout import Layout, Packed
 from cotext.models.han import HierarchicalAttention
 from cotext.models.transformer import Transformer
 
@@ -61,7 +61,7 @@ def test_a_token_reads_each_sentence_then_the_sentences() -> None:
     model = model_of("han/joint")
     layer = layer_of(model)
     x = torch.randn(2, SENTENCES.size(1), 16, dtype=torch.double)
-    layout = Layout(SENTENCES, Shared(model.embedding.table), Packed())
+    layout = Layout(SENTENCES, Packed())
     found = layout.unpack(layer(layout.pack(x), layout))
     for b, row in enumerate(SENTENCES.tolist()):
         for t, k in enumerate(row):

@@ -62,7 +62,7 @@ def update(config: Config) -> None:
     torch.manual_seed(0)
     model = build_model(config, TOKENIZER.vocabulary_size).to("meta")
     loss = build_loss(config.loss)
-    batch = on_meta(loss.indexed(model, training_batch(config), training=True))
+    batch = on_meta(loss.laid_out(model, training_batch(config), training=True))
     batch = hide_words(batch, 0.1, special_symbols(TOKENIZER, config.view), 0)
     outcome = loss(model, batch, 0.5)
     (outcome.loss / outcome.count).backward()

@@ -30,7 +30,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import Layouts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
@@ -79,9 +79,9 @@ class Parts(TranslationModel):
                 place = place.get_submodule(part)
             place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
 
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
+    ) -> Layouts:
         raise NotImplementedError
 
     @property

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.views import Window
+from cotext.layers.layout import Layouts
 from cotext.layers.moving import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]
@@ -116,7 +117,7 @@ class Source:
     document: Tensor  # [B], ordinal of the document in its corpus
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
-    indices: object | None = None  # what a model has found out about these rows: see `layers/row_indices.py`
+    layouts: Layouts | None = None  # made ahead, by the model that will read these rows
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
@@ -125,7 +126,7 @@ class Source:
     def select(self, rows: Tensor) -> "Source":
         """Keep the given rows, in the given order, and all extra rows."""
         chosen = {name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS}
-        return replace(self, **chosen, indices=None)
+        return replace(self, **chosen, layouts=None)
 
 
 _OF_ROWS = ("tokens", "sentence", "current", "document", "first_sentence")
@@ -140,7 +141,7 @@ class Batch:
     input_sentence: Tensor  # [B, T], -1 on padding
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
-    indices: object | None = None  # what a loss has found out about it
+    targets: object | None = None  # what a loss has made ahead of its labels
     weights: Tensor | None = None  # [B, N], of the labels of every sentence; None: all count alike
 
     def to(self, device: torch.device) -> "Batch":

@@ -26,7 +26,7 @@ class AlibiScore(Score, Blended):
     """Contents less distances."""
 
     what = "score"
-    asks_source = ("aligned_position",)
+    source_answers = ("aligned_position",)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""

@@ -5,9 +5,9 @@ Shapes: B entries, R rows, T tokens, S source tokens, D model.
     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from cotext.layers.multi_head import (
     CrossAttention,
     FeedForward,
     SelfAttention,
-    StackAttention,
 )
 
 
@@ -90,20 +89,13 @@ class Residual(nn.Module):
 class EncoderBlock(nn.Module):
     """Self-attention and feed-forward."""
 
-    def __init__(self, size: Size, attention: StackAttention) -> None:
+    def __init__(self, size: Size, attention: nn.Module) -> None:
         super().__init__()
         self.attention = attention
+        self.current_only = any(own.span.current_only for own in self_attentions(attention))
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
-
-    def prepare(self, layout: Layout) -> Layout:
-        """See `StackAttention.prepare`."""
-        return self.attention.prepare(layout)
-
-    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-        """States and layout that it goes on with: see `RowSpan.enter`."""
-        return self.attention.enter(x, layout)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D]."""
@@ -115,9 +107,7 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention and feed-forward."""
 
-    def __init__(
-        self, size: Size, attention: StackAttention, cross: "StackAttention | CrossAttention"
-    ) -> None:
+    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module) -> None:
         super().__init__()
         self.attention = attention
         self.cross = cross
@@ -125,11 +115,6 @@ class DecoderBlock(nn.Module):
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
-
-    def prepare(self, layout: Layout) -> None:
-        """Find what its attentions will ask of complete rows."""
-        for attention in (self.attention, self.cross):
-            attention.prepare(layout)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
@@ -152,21 +137,55 @@ def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recom
     return out
 
 
+class LayerAbove(Protocol):
+    """What a layer above a stack needs of complete rows: see `Packed`."""
+
+    by_sentence: bool
+    answers: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Encoder and decoder blocks, the norms above them, and how their attentions need tokens packed."""
+    """Encoder and decoder blocks, and the norms above them."""
 
     encoder: Stack[EncoderBlock]
     decoder: Stack[DecoderBlock]
     encoder_norm: nn.Module
     decoder_norm: nn.Module
-    source_packed: Packed
-    target_packed: Packed
+
+    def source_packed(self, above: LayerAbove | None = None) -> Packed:
+        """What the encoder, a layer above it, and the decoder need of source rows."""
+        own = self_attentions(self.encoder)
+        return Packed(
+            by_sentence=_by_sentence(own, above),
+            current_only=any(a.span.current_only for a in (*own, *cross_attentions(self.decoder))),
+            answers=_answers(own, above),
+        )
+
+    def target_packed(self, above: LayerAbove | None = None) -> Packed:
+        """What the decoder and a layer above it need of target rows."""
+        own, crosses = self_attentions(self.decoder), cross_attentions(self.decoder)
+        of_crosses = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
+        return Packed(
+            by_sentence=_by_sentence([*own, *crosses], above),
+            aligned=any(a.span.by_sentence for a in crosses),
+            memory_sentences=max(a.span.memory_sentences for a in own),
+            answers=(*_answers(own, above), *sorted(of_crosses)),
+        )
 
 
-def self_attentions(decoder: nn.Module) -> list[SelfAttention]:
-    """Those that have caches, in the order of their indices."""
-    return [module for module in decoder.modules() if isinstance(module, SelfAttention)]
+def _by_sentence(attentions: Sequence[SelfAttention | CrossAttention], above: LayerAbove | None) -> bool:
+    return any(a.span.by_sentence for a in attentions) or (above is not None and above.by_sentence)
+
+
+def _answers(own: Sequence[SelfAttention], above: LayerAbove | None) -> tuple[str, ...]:
+    found = {name for a in own for name in (*a.span.answers, *a.score.answers)}
+    return (*sorted(found), *(() if above is None else above.answers))
+
+
+def self_attentions(stack: nn.Module) -> list[SelfAttention]:
+    """Those of a stack; in a decoder, these have caches, in the order of their indices."""
+    return [module for module in stack.modules() if isinstance(module, SelfAttention)]
 
 
 def cross_attentions(decoder: nn.Module) -> list[CrossAttention]:

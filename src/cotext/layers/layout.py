@@ -2,10 +2,11 @@
 
 A `Layout` stands for complete rows: a source that is read, a target in training or scoring, the positions of
 a non-autoregressive decoder. A `Step` stands for the tokens that a decoder reads next, after those in its
-caches. Nothing is computed that no attention of the model asks for.
+caches.
 
-Most answers follow from sentence indices alone, and can be found before the model reads a batch
-(`layers/row_indices.py`); such a layout is `bound` to what a forward pass knows beside them.
+A layout follows from sentence indices alone. It is made before the forward pass, on the CPU if the batch is
+still there. It then computes what its stack declares (`Packed.answers`). The forward pass binds it to tables
+and to the encoded source (`bound`), and reads no value of its tensors.
 
 Complete rows come without their padding, packed in the order of the rows or, where some attention stays
 inside sentences, in that of buckets of sentences (`layers/buckets.py`):
@@ -56,12 +57,15 @@ class Packed:
     """How the attentions of a stack need the tokens of complete rows.
 
     `by_sentence`: in buckets of sentences; `aligned`: each beside the source sentence of its index;
-    `memory_sentences`: beside so many sentences before it.
+    `memory_sentences`: beside so many sentences before it; `current_only`: at the top, current ones alone.
+    `answers`: the names of what a layout finds when it is made, as `nodes.rows`, beside its packing and mask.
     """
 
     by_sentence: bool = False
     aligned: bool = False
     memory_sentences: int = 0
+    current_only: bool = False
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,32 +95,31 @@ class Layout:
     """Complete rows.
 
     `sentence` [B, T] is -1 on padding, which stands on the right. `source`: the other side, where these are
-    rows of a decoder.
+    rows of a decoder; a forward pass replaces it by the encoded one. `mask` [B, 1, 1, T] hides padding; None
+    where nothing is padded.
     """
+
+    shared: Shared
 
     def __init__(
         self,
         sentence: Tensor,
-        shared: Shared,
         packed: Packed,
         *,
         causal: bool = False,
         source: SourceSide | None = None,
         current: Tensor | None = None,
     ) -> None:
-        self.sentence, self.shared, self.packed = sentence, shared, packed
+        self.sentence, self.packed = sentence, packed
         self.causal, self._source, self._current = causal, source, current
-        self.current_only = False
         self.longest = sentence.size(1)  # above all positions
         self._indices: Tensor | None = None  # of the tokens in the batch, where these are some of its rows
-
-    def answer(self, *asked: str) -> None:
-        """Find answers, named as `nodes.rows`, which attention will ask for, from indices alone."""
-        for name in asked:
+        self.mask = visible(sentence)
+        for name in ("packing", "top", *packed.answers):
             attrgetter(name)(self)
 
     def bound(self, shared: Shared, source: SourceSide | None = None) -> Self:
-        """A copy, with its answers, of what a forward pass knows beside them."""
+        """A copy for one forward pass, with its tables and its encoded source."""
         bound = copy(self)
         bound.shared, bound._source = shared, source
         return bound
@@ -180,12 +183,14 @@ class Layout:
     def several(self) -> "tuple[Tensor | None, Layout] | None":
         """Rows of several sentences: their packed tokens [M], None if these are all, and their layout.
 
-        None: there is no such row.
+        With the distances between sentences. None: there is no such row.
         """
         chosen = self.sentence.max(dim=1).values > self.sentence[:, 0]
         if not bool(chosen.any()):
             return None
-        return (None, self) if bool(chosen.all()) else self.of_rows(chosen)
+        several = (None, self) if bool(chosen.all()) else self.of_rows(chosen)
+        _ = several[1].segments
+        return several
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
         """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the same order."""
@@ -196,7 +201,7 @@ class Layout:
         packing = Packing(sentence >= 0)
         row = chosen.long().cumsum(dim=0) - 1
         packing.index_N = row[index_M // tokens] * tokens + index_M % tokens
-        part = Layout(sentence, self.shared, self.packed)
+        part = Layout(sentence, Packed())
         part.__dict__["packing"] = packing
         each = torch.arange(self.sentence.numel(), device=sentence.device).view_as(self.sentence)
         part._indices = torch.where(self.sentence >= 0, each, -1)[chosen]
@@ -212,21 +217,23 @@ class Layout:
             of.new_full(real.shape, -1).masked_scatter(real, of[kept])
             for of in (self.sentence, self.position)
         )
-        fewer = Layout(sentence, self.shared, Packed())
+        fewer = Layout(sentence, Packed(answers=self.packed.answers))
         fewer.__dict__["position"] = position.clamp(min=0)
-        fewer.current_only, fewer.longest = True, self.longest
+        fewer.longest = self.longest
         return Packing(kept), fewer
+
+    @property
+    def top(self) -> "Layout":
+        """The layout with which a stack ends."""
+        return self.current_part[1] if self.packed.current_only else self
 
     def of_current(self, x: Tensor) -> tuple[Tensor, "Layout"]:
         """Go on with the current tokens of every row: their states and layout."""
+        if not self.packed.current_only:
+            return x, self
         tokens, fewer = self.current_part
         fewer, x_ND = fewer.bound(self.shared), tokens.pack(self.unpack(x))
         return (x_ND if fewer.packing is not None else x_ND.view(*fewer.sentence.shape, -1)), fewer
-
-    @cached_property
-    def mask(self) -> Tensor | None:
-        """Padding hidden, [B, 1, 1, T]; None where nothing is padded."""
-        return visible(self.sentence)
 
     @cached_property
     def row_keys(self) -> Keys:
@@ -371,3 +378,20 @@ class Step:
 
 
 AnyLayout = Layout | Step
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """The layouts of a batch, made before its forward pass.
+
+    `source` lays out the rows that are read; `side` is what cross-attention sees of them, without keys and
+    values; `target` lays out the rows that are written, whose decoder inputs are of `input_sentence` [B, T],
+    where they are known. `context` is what else the model found. `shift`: positions of no token move by more.
+    """
+
+    source: Layout
+    side: SourceSide
+    target: Layout | None = None
+    input_sentence: Tensor | None = None
+    context: object | None = None
+    shift: int = 0

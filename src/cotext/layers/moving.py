@@ -1,8 +1,7 @@
 """Objects that hold tensors, copied to where a function puts each of them.
 
-What is known of a batch from its indices alone (which tokens are real, buckets of sentences, masks) is found
-on the CPU before the batch is needed, and then moves to the device as a whole: so that no step has to wait
-for the device to tell it a number.
+The layouts of a batch are made on the CPU before the batch is needed, and then move to the device as a whole:
+so that no step has to wait for the device to tell it a number.
 """
 
 from collections.abc import Callable
@@ -36,27 +35,25 @@ def pinned(thing: T) -> T:
     return moved(thing, Tensor.pin_memory)
 
 
-def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[Any]]) -> Any:
+def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(thing, nn.Module | nn.Parameter):
         return thing
-    if id(thing) not in known:
-        # With the original, which must not make room for another of its id.
-        known[id(thing)] = [thing, _copy(thing, place, known)]
-    return known[id(thing)][1]
-
-
-def _copy(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[Any]]) -> Any:
+    if id(thing) in known:
+        return known[id(thing)][1]
+    copied = thing
     if isinstance(thing, Tensor):
-        return place(thing)
-    if isinstance(thing, list | tuple):
-        return type(thing)(_moved(each, place, known) for each in thing)
-    if isinstance(thing, dict):
-        return {key: _moved(value, place, known) for key, value in thing.items()}
-    if type(thing).__module__.partition(".")[0] != PACKAGE:
-        return thing
-    copied = object.__new__(type(thing))
-    for name, value in _attributes(thing):
-        object.__setattr__(copied, name, _moved(value, place, known))  # also of what is frozen
+        copied = place(thing)
+    elif isinstance(thing, list | tuple):
+        copied = type(thing)(_moved(each, place, known) for each in thing)
+    elif isinstance(thing, dict):
+        copied = {key: _moved(value, place, known) for key, value in thing.items()}
+    elif type(thing).__module__.partition(".")[0] == PACKAGE:
+        copied = object.__new__(type(thing))
+        known[id(thing)] = thing, copied  # beforehand: a layout may be an answer of its own
+        for name, value in _attributes(thing):
+            object.__setattr__(copied, name, _moved(value, place, known))  # also of what is frozen
+    # With the original, which must not make room for another of its id.
+    known[id(thing)] = thing, copied
     return copied
 
 

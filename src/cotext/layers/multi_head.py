@@ -63,11 +63,11 @@ class Score(nn.Module):
     """Scaled dot products of contents: the base of all scores.
 
     Others differ in what queries and keys are made from (`project`) or in how they are compared (`attend`,
-    `attend_source`). `asks` and `asks_source`: see `RowSpan`.
+    `attend_source`). `answers` and `source_answers`: see `RowSpan`.
     """
 
-    asks: tuple[str, ...] = ()
-    asks_source: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    source_answers: tuple[str, ...] = ()
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__()
@@ -96,22 +96,16 @@ class RowSpan:
     """Whole rows, and of the decoder's own side all that stands before: the base of all spans.
 
     `by_sentence`: tokens must come packed in buckets of sentences. `memory_sentences`: how many sentences
-    before its own a token sees, where it does not see the whole row. `asks` and, in cross-attention,
-    `asks_source` name the answers of a layout that it needs (`Layout.answer`).
+    before its own a token sees, where it does not see the whole row. `current_only`: from this layer on an
+    encoder has current tokens alone. `answers` and, in cross-attention, `source_answers` name what the layout
+    of the queries has to compute beforehand: whatever reads values of indices (`Packed.answers`).
     """
 
     by_sentence = False
     memory_sentences = 0
-    asks: tuple[str, ...] = ("packing", "mask")
-    asks_source: tuple[str, ...] = ("packing",)
-
-    def narrowed(self, layout: Layout) -> Layout:
-        """The layout that a layer with this span goes on with."""
-        return layout
-
-    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-        """States and layout that a layer with this span goes on with; a span may drop tokens."""
-        return x, layout
+    current_only = False
+    answers: tuple[str, ...] = ()
+    source_answers: tuple[str, ...] = ()
 
     def attend(self, attention: "SelfAttention", x: Tensor, layout: Layout) -> Tensor:
         """Self-attention of complete rows: mixed values, packed as x is."""
@@ -136,19 +130,7 @@ class RowSpan:
         return step.source.keys_values[index], step.source_keys
 
 
-class StackAttention(nn.Module):
-    """Self-attention of a layer, as its stack knows it: one product, or several that are mixed."""
-
-    def prepare(self, layout: Layout) -> Layout:
-        """Find what its spans and scores will ask; the layout that the layer goes on with."""
-        return layout
-
-    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-        """States and layout that the layer goes on with: see `RowSpan.enter`."""
-        return x, layout
-
-
-class SelfAttention(StackAttention):
+class SelfAttention(nn.Module):
     """Attention of a side to itself: over complete rows, or of the next tokens to the slots of a cache.
 
     `index` counts the attentions of a decoder that have caches.
@@ -165,16 +147,6 @@ class SelfAttention(StackAttention):
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
         out: Tensor = self.out(mixed)
         return out.view_as(x)
-
-    def prepare(self, layout: Layout) -> Layout:
-        """See `StackAttention.prepare`."""
-        layout = self.span.narrowed(layout)
-        layout.answer(*self.span.asks, *self.score.asks)
-        return layout
-
-    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-        """See `RowSpan.enter`."""
-        return self.span.enter(x, layout)
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[R, T, 3 D] -> queries, keys, values [R, H, T, K]."""
@@ -203,11 +175,6 @@ class CrossAttention(nn.Module):
         self.query = projection(size.dimension)
         self.key_value = projection(size.dimension, 2)
         self.out = projection(size.dimension)
-
-    def prepare(self, layout: Layout) -> Layout:
-        """See `StackAttention.prepare`; the layout is that of the target."""
-        layout.answer(*self.span.asks_source, *self.score.asks_source)
-        return layout
 
     def project(self, memory: Tensor, layout: Layout) -> KeysValues:
         """Keys and values of source states, packed as `layout` says: two [B, H, S, K]."""

@@ -30,8 +30,7 @@ class NodeSpan(RowSpan):
 
     def __init__(self, dropout: float = 0.0) -> None:
         where = "buckets" if dropout else "rows"
-        self.asks = ("packing", "sentences", f"nodes.{where}")
-        self.asks_source = ("packing", "sentences", f"source_nodes.{where}")
+        self.answers, self.source_answers = (f"nodes.{where}",), (f"source_nodes.{where}",)
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
         """Self-attention of complete rows, [N, D] -> [N, D]."""

@@ -39,7 +39,7 @@ class SegmentDistanceScore(Score):
     The vectors are shared by all heads and start at zero, so that it starts as plain attention.
     """
 
-    asks = ("segments",)
+    answers = ("segments",)
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__(size)

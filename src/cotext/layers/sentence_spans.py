@@ -24,7 +24,6 @@ class SentenceSpan(RowSpan):
     """The own sentence; of the source, the sentence that is translated."""
 
     by_sentence = True
-    asks = asks_source = ("packing", "sentences")
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
         """Self-attention of complete rows, [N, D] -> [N, D]."""

@@ -15,7 +15,7 @@ cache, S source tokens, H heads, K per head.
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -191,8 +191,9 @@ class DecoderState:
 
     source: SourceSide
     attentions: int
+    rows: Any = None  # `Source`, as its model read it
+    layouts: Any = None  # `Layouts` of complete rows
     parts: list[StatePart] = field(default_factory=list)
-    indices: object | None = None  # of complete rows, as its model has found them
     shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
@@ -216,7 +217,6 @@ class DecoderState:
     def open(self, slots: int) -> None:
         """Allocate caches for `slots` tokens a row, padding included, one row per entry."""
         self.source.open()
-        self.indices = None
         like = self.source.keys_values[0][0]
         slots += sum(part.extra_slots for part in self.parts)
         self.capacity = slots

@@ -144,7 +144,7 @@ class TransformerXLScore(Score, StartsFromOthers):
 class MemorySpan(SentenceSpan):
     """The own sentence and `sentences` before it, whose states send no gradients back."""
 
-    asks = ("packing", "memory")
+    answers = ("memory",)
 
     def __init__(self, sentences: int) -> None:
         self.memory_sentences = sentences

@@ -16,10 +16,10 @@ class Loss(Protocol):
     The model is of the kind that the loss is for; which go together is checked when a model is built.
     """
 
-    def indexed(self, model: Any, batch: Batch, training: bool) -> Batch:
-        """A batch with all that the loss and its model ask of it by indices alone.
+    def laid_out(self, model: Any, batch: Batch, training: bool) -> Batch:
+        """A batch with its layouts, and with all else that the loss needs of its indices.
 
-        Found where the batch is, for `Batch.to` to take along; what was not is found when it is asked for.
+        They are made on the device of the batch, and `Batch.to` moves them with it.
         """
 
     def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:

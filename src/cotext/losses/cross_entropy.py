@@ -148,10 +148,10 @@ class CrossEntropy:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
 
-    def indexed(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
+    def laid_out(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
         """See `Loss`."""
-        indices = model.indices(batch.source, batch.input_sentence, training)
-        found = replace(batch, source=replace(batch.source, indices=indices))
+        layouts = model.layouts(batch.source, batch.input_sentence, training)
+        found = replace(batch, source=replace(batch.source, layouts=layouts))
         found.labels = Labels.of(found)
         return found
 

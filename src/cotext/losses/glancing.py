@@ -80,11 +80,11 @@ class Glancing:
         self.ratios = ratios
         self.label_smoothing = label_smoothing
 
-    def indexed(self, model: NonAutoregressiveModel, batch: Batch, training: bool) -> Batch:
+    def laid_out(self, model: NonAutoregressiveModel, batch: Batch, training: bool) -> Batch:
         """See `Loss`."""
         tokens, sentence = bracketed_targets(batch)
         lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
-        rows = model.indices(batch.source, lengths_B if model.path == "length" else None)
+        rows = model.layouts(batch.source, lengths_B if model.path == "length" else None)
         assert rows.target is not None
         frames_of, written = rows.target.sentence, Packing(sentence >= 0).index_N
         paths, frames = None, Packing(frames_of >= 0)
@@ -107,8 +107,8 @@ class Glancing:
             if batch.weights is not None:
                 weight = weights_of_units(model.path, batch.weights, sentence)
         target_tokens = tokens.flatten()[written]
-        indices = Targets(target_tokens, lengths_B, labels_B, frames_of, frames, paths, weight)
-        return replace(batch, source=replace(batch.source, indices=rows), indices=indices)
+        targets = Targets(target_tokens, lengths_B, labels_B, frames_of, frames, paths, weight)
+        return replace(batch, source=replace(batch.source, layouts=rows), targets=targets)
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current`; with paths, the share of units without one; in training, the share revealed.
@@ -117,9 +117,9 @@ class Glancing:
         """
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
-        if batch.indices is None:
-            batch = self.indexed(model, batch, model.training)
-        targets = batch.indices
+        if batch.targets is None:
+            batch = self.laid_out(model, batch, model.training)
+        targets = batch.targets
         assert isinstance(targets, Targets)
         paths, frames, real = targets.paths, targets.frames, targets.frames_of >= 0
         draft = model.encode(batch.source, targets.lengths if paths is None else None)

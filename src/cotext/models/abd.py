@@ -118,17 +118,21 @@ class Datapoints(BatchContext):
     def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> "DatapointIndices":
         """See `BatchContext`."""
         most = None
-        if self.target_rows is not None and input_sentence is not None and source.extra_rows is None:
-            rows = self.order_of(source, training)
+        if self.target_rows is not None and input_sentence is not None:
+            rows = complete = self.order_of(source, training)
             has_mean = is_current(input_sentence, source.current).any(dim=1)
-            most = _most(rows.follows(rows) & has_mean)
-        return DatapointIndices(source.sentence, input_sentence, input_sentence, most)
+            if source.extra_rows is not None:
+                other = source.extra_rows.source
+                found = is_current(source.extra_rows.input_sentence, other.current).any(dim=1)
+                complete, has_mean = (rows.join(self.order_of(other, training)), torch.cat((has_mean, found)))
+            most = _most(rows.follows(complete) & has_mean)
+        return DatapointIndices(source.sentence, input_sentence, most)
 
-    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
+    def read(self, source: Source, embed: Embedder, indices: DatapointIndices) -> Tensor:
         """See `BatchContext`."""
         x_BSD, sentence = embed.source(source), source.sentence
         if self.source_rows is None:
-            return x_BSD, sentence
+            return x_BSD
         rows = self.order_of(source, self.training)
         means, group = _means(x_BSD, sentence >= 0), rows.group
         if source.extra_rows is not None:
@@ -136,14 +140,13 @@ class Datapoints(BatchContext):
             means = torch.cat((means, _means(embed.source(other), other.sentence >= 0)))
             group = torch.cat((group, self.order_of(other, self.training).group))
         current_BS = is_current(sentence, source.current)
-        return self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS), sentence
+        seen: Tensor = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
+        return seen
 
-    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "DatapointsTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: DatapointIndices) -> "DatapointsTarget | None":
         """See `BatchContext`."""
-        if self.target_rows is None:
-            return None
-        assert isinstance(indices, DatapointIndices)
-        return DatapointsTarget(self, self.target_rows, source, embed, indices)
+        attention = self.target_rows
+        return None if attention is None else DatapointsTarget(self, attention, source, embed)
 
 
 class DatapointsTarget(TargetContext):
@@ -153,14 +156,9 @@ class DatapointsTarget(TargetContext):
     """
 
     def __init__(
-        self,
-        parent: Datapoints,
-        attention: DatapointAttention,
-        source: Source,
-        embed: Embedder,
-        indices: DatapointIndices,
+        self, parent: Datapoints, attention: DatapointAttention, source: Source, embed: Embedder
     ) -> None:
-        self.attention, self.embed, self.source, self.indices = attention, embed, source, indices
+        self.attention, self.embed, self.source = attention, embed, source
         self.rows, self.current = parent.order_of(source, parent.training), source.current
         hidden = embed.weight.new_empty(0, embed.weight.size(1))
         self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
@@ -208,9 +206,7 @@ class DatapointsTarget(TargetContext):
         sees = self.rows.follows(self.complete.order.join(self.rows))
         sees[:, len(self.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
         x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
-        known = sentence is self.indices.input_sentence and not state.caches
-        most = self.indices.most if known else None
-        count = _most(sees) if most is None else most
+        count = _most(sees) if state.caches else state.layouts.context.most
         seen = self.attention.causal(x, running, complete, sees, count).view_as(x_RTD)
         return torch.where(current_RT[:, :, None], seen, x_RTD)
 

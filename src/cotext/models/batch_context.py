@@ -5,7 +5,7 @@ Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabula
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -76,11 +76,10 @@ class ContextIndices:
     """What a batch context asks of rows that follows from their indices alone.
 
     `source_sentence` [B, S'] and `target_sentence` [B, T'] are sentences of rows with the tokens that it puts
-    in front of them; `input_sentence` [B, T] those of the decoder inputs.
+    in front of them.
     """
 
     source_sentence: Tensor
-    input_sentence: Tensor | None
     target_sentence: Tensor | None
 
 
@@ -96,14 +95,18 @@ class BatchContext(nn.Module, ABC):
         crosses = self.sides.cross_document and training
         return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
-    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> "ContextIndices":
+    def left_out(self) -> bool:
+        """Whether the next batch is read without it; a draw, while it is blended in."""
+        return False
+
+    @abstractmethod
+    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> ContextIndices:
         """What follows from indices alone; `input_sentence` [B, T]: of complete target rows, if known."""
-        return ContextIndices(source.sentence, input_sentence, input_sentence)
 
     @abstractmethod
-    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
-        """Embedded source rows [B, S', D], with what they see of others, and their sentences [B, S']."""
+    def read(self, source: Source, embed: Embedder, indices: Any) -> Tensor:
+        """Embedded source rows [B, S', D], with what they see of others; `indices` are its own."""
 
     @abstractmethod
-    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> TargetContext | None:
+    def target(self, source: Source, embed: Embedder, indices: Any) -> TargetContext | None:
         """What the decoder is to see of other rows, if anything."""

@@ -17,14 +17,12 @@ from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
-from cotext.layers.layout import Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
     RowSpan,
     Score,
     SelfAttention,
-    StackAttention,
 )
 from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
 from cotext.layers.rotary import RotaryScore
@@ -151,19 +149,16 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
     shift = model.shift if model.positions == "shifted" else 0
     if shift == "corpus":
         raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
-    source_document = _document_layer(model, size) if model.document.source else None
-    target_document = _document_layer(model, size) if model.document.target else None
-    by_sentence = [part is not None and part.by_sentence for part in (source_document, target_document)]
     parts = Parts(
+        source_document=_document_layer(model, size) if model.document.source else None,
+        target_document=_document_layer(model, size) if model.document.target else None,
         batch_context=batch_context(size, sides, model) if batch_context else None,
-        source_document=source_document,
-        target_document=target_document,
         relative=_relative(model, size),
         shift=shift,
         source_sentences=model.source_sentences,
         output_bias=nn.Parameter(torch.zeros(len(embedding.weight))) if model.output_bias else None,
     )
-    return Transformer(embedding, _stacks(model, size, *by_sentence), parts)
+    return Transformer(embedding, _stacks(model, size), parts)
 
 
 def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> NonAutoregressiveTransformer:
@@ -214,25 +209,11 @@ def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
     return None if scores.isdisjoint({"relative", "positions"}) else relative_table(size.attention)
 
 
-def _stacks(
-    model: ModelConfig, size: Size, source_by_sentence: bool = False, target_by_sentence: bool = False
-) -> Stacks:
+def _stacks(model: ModelConfig, size: Size) -> Stacks:
     encoder = Stack(
         EncoderBlock(size, _self_attention(model, "encoder", size, i)) for i in range(size.encoder_layers)
     )
-    cross, decoder = _all_spans(model, "cross"), _all_spans(model, "decoder")
-    return Stacks(
-        encoder,
-        _decoder(model, size),
-        size.norm(),
-        size.norm(),
-        Packed(source_by_sentence or _by_sentence(model, "encoder", size)),
-        Packed(
-            target_by_sentence or _by_sentence(model, "decoder", size) or _by_sentence(model, "cross", size),
-            aligned=not cross.isdisjoint({"sentence", "nodes"}),
-            memory_sentences=model.stack("decoder").memory_sentences if "memory" in decoder else 0,
-        ),
-    )
+    return Stacks(encoder, _decoder(model, size), size.norm(), size.norm())
 
 
 def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
@@ -242,16 +223,7 @@ def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
     )
 
 
-def _all_spans(model: ModelConfig, side: StackName) -> set[str]:
-    layers = model.encoder_layers if side == "encoder" else model.decoder_layers
-    return {span for i in range(layers) for span in model.layer_spans(side, i)}
-
-
-def _by_sentence(model: ModelConfig, side: StackName, size: Size) -> bool:
-    return any(SPANS[span](model.stack(side), size.attention).by_sentence for span in _all_spans(model, side))
-
-
-def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> StackAttention:
+def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> nn.Module:
     config = model.stack(side)
     local, *wide = (
         SelfAttention(

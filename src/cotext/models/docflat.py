@@ -40,7 +40,7 @@ from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices
 
 @dataclass(frozen=True, slots=True)
 class FlatIndices(ContextIndices):
-    """Current tokens of the source and of complete target rows; None: none meet, or they are unknown."""
+    """Current tokens of the source and of complete target rows, beside extra rows; None: they are unknown."""
 
     source: FlatLayout | None
     target: FlatLayout | None
@@ -65,38 +65,41 @@ class FlatBatch(BatchContext):
         self.target_context = context() if sides.target else None
 
     def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> FlatIndices:
-        """See `BatchContext`; the source beside its extra rows."""
-        rows, read, written = self.order_of(source, training), None, None
-        if self.source_context is not None:
-            extra = None
-            if source.extra_rows is not None:
-                other = source.extra_rows.source
-                chosen = is_current(other.sentence, other.current)
-                extra = self.order_of(other, training).take(chosen.nonzero()[:, 0])
-            read = FlatLayout(is_current(source.sentence, source.current), rows, False, extra)
-        if self.target_context is not None and input_sentence is not None and source.extra_rows is None:
-            written = FlatLayout(is_current(input_sentence, source.current), rows, True)
-        return FlatIndices(source.sentence, input_sentence, input_sentence, read, written)
-
-    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""
-        assert isinstance(indices, FlatIndices)
-        x_BSD, sentence = embed.source(source), source.sentence
+        other = source.extra_rows
+
+        def laid_out(sentence: Tensor, extra_sentence: Tensor | None, causal: bool) -> FlatLayout:
+            extra = None
+            if other is not None and extra_sentence is not None:
+                row_M = is_current(extra_sentence, other.source.current).nonzero()[:, 0]
+                extra = self.order_of(other.source, training).take(row_M) if len(row_M) else None
+            return FlatLayout(
+                is_current(sentence, source.current), self.order_of(source, training), causal, extra
+            )
+
+        read = written = None
+        if self.source_context is not None:
+            read = laid_out(source.sentence, None if other is None else other.source.sentence, False)
+        if self.target_context is not None and input_sentence is not None:
+            written = laid_out(input_sentence, None if other is None else other.input_sentence, True)
+        return FlatIndices(source.sentence, input_sentence, read, written)
+
+    def read(self, source: Source, embed: Embedder, indices: FlatIndices) -> Tensor:
+        """See `BatchContext`."""
+        x_BSD, extra = embed.source(source), None
         if self.source_context is None or indices.source is None:
-            return x_BSD, sentence
-        extra = None
+            return x_BSD
         if source.extra_rows is not None:
             other = source.extra_rows.source
             chosen = is_current(other.sentence, other.current)
             extra = _extra_keys(embed.source(other), chosen, self.order_of(other, self.training))
-        return self.source_context(x_BSD, indices.source, extra), sentence
+        mixed: Tensor = self.source_context(x_BSD, indices.source, extra)
+        return mixed
 
-    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "FlatTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: FlatIndices) -> "FlatTarget | None":
         """See `BatchContext`."""
-        if self.target_context is None:
-            return None
-        assert isinstance(indices, FlatIndices)
-        return FlatTarget(self, self.target_context, source, embed, indices)
+        context = self.target_context
+        return None if context is None else FlatTarget(self, context, source, embed)
 
 
 class FlatTarget(TargetContext):
@@ -107,15 +110,8 @@ class FlatTarget(TargetContext):
     and nothing else is to be done; where some do, `active` says who sees what of whom.
     """
 
-    def __init__(
-        self,
-        parent: FlatBatch,
-        context: FlatContext,
-        source: Source,
-        embed: Embedder,
-        indices: FlatIndices,
-    ) -> None:
-        self.context, self.embed, self.source, self.indices = context, embed, source, indices
+    def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: Embedder) -> None:
+        self.context, self.embed, self.source = context, embed, source
         self.rows, self.current = parent.order_of(source, parent.training), source.current
         hidden = embed.weight.new_empty(0, embed.weight.size(1))
         self.extra = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
@@ -170,11 +166,7 @@ class FlatTarget(TargetContext):
         if state.caches:
             return self._step(x_RTD, sentence, state)
         extra = None if self.extra.empty else self.extra
-        laid = self.indices.target
-        if laid is None or extra is not None or sentence is not self.indices.input_sentence:
-            current_RT = is_current(sentence, self.current)
-            laid = FlatLayout(current_RT, self.rows, True, None if extra is None else extra.order)
-        mixed: Tensor = self.context(x_RTD, laid, extra)
+        mixed: Tensor = self.context(x_RTD, state.layouts.context.target, extra)
         return mixed
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:

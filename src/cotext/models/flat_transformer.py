@@ -12,21 +12,10 @@ not of which sentence it is; positions are those of the row.
 Shapes: B rows, S source tokens, D model.
 """
 
-from torch import Tensor
-
-from cotext.layers.layout import Layout
 from cotext.layers.multi_head import RowSpan
 
 
 class CurrentSpan(RowSpan):
     """Current sentences alone, from the first layer with this span on; in an encoder only."""
 
-    def narrowed(self, layout: Layout) -> Layout:
-        """The layout of current tokens."""
-        return layout if layout.current_only else layout.current_part[1]
-
-    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-        """Drop the tokens of context sentences: [B, S, D] or packed."""
-        if layout.current_only:
-            return x, layout
-        return layout.of_current(x)
+    current_only = True

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.gate import joint
-from cotext.layers.layout import AnyLayout, Layout
-from cotext.layers.multi_head import CrossAttention, SelfAttention, StackAttention
+from cotext.layers.layout import AnyLayout
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.start import StartsFromOthers
 
 # sigmoid(4) = 0.982: the share of local attention where training starts from a sentence model
 GATE_START = 4.0
 
 
-class GatedAttention(StackAttention, StartsFromOthers):
+class GatedAttention(nn.Module, StartsFromOthers):
     """A local and a global attention of one kind over the same tokens, mixed by a gate."""
 
     def __init__(
@@ -42,12 +42,6 @@ class GatedAttention(StackAttention, StartsFromOthers):
         self.local = local
         self.wide = wide
         self.gate = nn.Linear(2 * dimension, dimension)
-
-    def prepare(self, layout: Layout) -> Layout:
-        """See `StackAttention.prepare`."""
-        for attention in (self.local, self.wide):
-            attention.prepare(layout)
-        return layout
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """States shaped as x."""

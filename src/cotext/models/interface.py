@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from cotext.config.decoding import Precision
 from cotext.data.batch import Source
 from cotext.layers.int8_linear import Int8Linear
-from cotext.layers.layout import AnyLayout, Layout
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
 
@@ -157,13 +156,13 @@ class TranslationModel(System):
     """A system that translates from left to right: `AutoregressiveModel` says what its methods do."""
 
     @abstractmethod
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
-        """What rows say by their indices alone; `input_sentence` [B, T]: of complete target rows, if known.
+    ) -> Layouts:
+        """Lay out rows before a forward pass; `input_sentence` [B, T]: of complete target rows, if known.
 
-        `training`: as in `nn.Module`, which may say something else while this is found ahead of its time.
-        `encode` takes them from `Source.indices`, or finds them itself.
+        `training`: as in `nn.Module`, whose mode may be another while a batch is laid out ahead of its time.
+        `encode` and `decode` begin with the layouts of their batch (`Source.layouts`), or with this.
         """
 
     @abstractmethod
@@ -188,16 +187,14 @@ class DocumentSettings:
 class DocumentLayer(nn.Module, ABC):
     """A layer on top of a stack, in which sentences see other sentences of their row.
 
-    `by_sentence`: tokens must come packed in buckets of sentences. `caches`: how many caches it has in a
-    decoder, whose first one is `index`.
+    `by_sentence` and `answers`: see `Packed`. `caches`: how many caches it has in a decoder, whose first one
+    is `index`.
     """
 
     by_sentence: bool = False
+    answers: tuple[str, ...] = ()
     caches: int = 0
     index: int = 0
-
-    def prepare(self, layout: Layout) -> None:
-        """Find what it will ask of complete rows: see `Layout.answer`."""
 
     @abstractmethod
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
@@ -245,10 +242,10 @@ class NonAutoregressiveModel(System):
     blank: int
 
     @abstractmethod
-    def indices(self, source: Source, lengths: Tensor | None = None) -> RowIndices:
-        """What rows say by their indices alone; positions are known if lengths are, or need not be.
+    def layouts(self, source: Source, lengths: Tensor | None = None) -> Layouts:
+        """Lay out rows before a forward pass; positions are known if lengths are, or need not be.
 
-        `encode` takes them from `Source.indices`, or finds them itself.
+        `encode` begins with the layouts of its batch (`Source.layouts`), or with this.
         """
 
     @abstractmethod

@@ -38,7 +38,10 @@ class BatchMean(BatchContext, Blended):
     """
 
     what = "mean"
-    left_out = False  # of the batch that was read last
+
+    def left_out(self) -> bool:
+        """See `BatchContext`."""
+        return self.in_force < 1 and float(torch.rand(())) >= self.in_force
 
     def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> MeanIndices:
         """See `BatchContext`."""
@@ -51,26 +54,19 @@ class BatchMean(BatchContext, Blended):
             read = _begun(read)
         if self.sides.target and written is not None:
             written = _begun(written)
-        return MeanIndices(read, input_sentence, written, group, len(distinct))
+        return MeanIndices(read, written, group, len(distinct))
 
-    def read(self, source: Source, embed: Embedder, indices: ContextIndices) -> tuple[Tensor, Tensor]:
+    def read(self, source: Source, embed: Embedder, indices: MeanIndices) -> Tensor:
         """See `BatchContext`."""
-        assert isinstance(indices, MeanIndices)
-        self.left_out = self.in_force < 1 and float(torch.rand(())) >= self.in_force
-        if self.left_out:
-            return embed.source(source), source.sentence
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
-            return x_BSD, source.sentence
+            return x_BSD
         first = embed.first(self._mean(source, embed, indices), "source")
-        return torch.cat((first[:, None], x_BSD), dim=1), indices.source_sentence
+        return torch.cat((first[:, None], x_BSD), dim=1)
 
-    def target(self, source: Source, embed: Embedder, indices: ContextIndices) -> "MeanTarget | None":
+    def target(self, source: Source, embed: Embedder, indices: MeanIndices) -> "MeanTarget | None":
         """See `BatchContext`."""
-        if self.left_out or not self.sides.target:
-            return None
-        assert isinstance(indices, MeanIndices)
-        return MeanTarget(self._mean(source, embed, indices), embed, indices)
+        return MeanTarget(self._mean(source, embed, indices), embed) if self.sides.target else None
 
     def _mean(self, source: Source, embed: Embedder, indices: MeanIndices) -> Tensor:
         """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""
@@ -87,8 +83,8 @@ class MeanTarget(TargetContext):
 
     extra_slots = 1
 
-    def __init__(self, mean_BD: Tensor, embed: Embedder, indices: MeanIndices) -> None:
-        self.mean, self.embed, self.indices = mean_BD, embed, indices
+    def __init__(self, mean_BD: Tensor, embed: Embedder) -> None:
+        self.mean, self.embed = mean_BD, embed
 
     def select(self, entries: Tensor) -> None:
         """Keep the given entries [B']."""
@@ -98,9 +94,7 @@ class MeanTarget(TargetContext):
         """One more token in the first sentence of rows that begin: [R, T] -> [R, 1 + T]."""
         if state.length is not None:
             return sentence
-        if sentence is self.indices.input_sentence and self.indices.target_sentence is not None:
-            return self.indices.target_sentence
-        return _begun(sentence)
+        return _begun(sentence) if state.caches else state.layouts.target.sentence
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """[R, T, D] -> [R, 1 + T, D] of rows that begin."""

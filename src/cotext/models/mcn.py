@@ -36,6 +36,7 @@ class SegmentGate(DocumentLayer):
     """
 
     by_sentence = True
+    answers = ("several",)
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
         super().__init__()
@@ -57,12 +58,6 @@ class SegmentGate(DocumentLayer):
         if which_M is None:
             return self._fused(x, layout)
         return x.index_copy(0, which_M, self._fused(x.index_select(0, which_M), rows.bound(layout.shared)))
-
-    def prepare(self, layout: Layout) -> None:
-        """See `DocumentLayer`."""
-        if layout.several is not None:
-            attention = self.layer if isinstance(self.layer, SelfAttention) else self.layer.attention
-            attention.prepare(layout.several[1])
 
     def _fused(self, local_ND: Tensor, layout: Layout) -> Tensor:
         wide_ND = self.layer(local_ND, layout)

@@ -32,8 +32,7 @@ from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, 
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.glance import glanced
-from cotext.layers.layout import Layout, Shared
-from cotext.layers.row_indices import RowIndices
+from cotext.layers.layout import Layout, Layouts, Shared
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
@@ -101,7 +100,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         self.blank, self.path, self.prediction = prediction.blank, prediction.path, prediction
         self.encoder, self.decoder = stacks.encoder, stacks.decoder
         self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
-        self._source_packed, self._target_packed = stacks.source_packed, stacks.target_packed
+        self._source_packed, self._target_packed = stacks.source_packed(), stacks.target_packed()
         self.relative = relative
         self.latent = latent
         # The decoder, and that which predicts codes, both read the source.
@@ -119,31 +118,24 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative)
 
-    def indices(self, source: Source, lengths: Tensor | None = None) -> RowIndices:
+    def layouts(self, source: Source, lengths: Tensor | None = None) -> Layouts:
         """See `NonAutoregressiveModel`."""
-        layout = Layout(source.sentence, self._shared("source"), self._source_packed)
-        for block in self.encoder:
-            block.prepare(layout)
-        side = SourceSide([], source.sentence)
+        layout, side = Layout(source.sentence, self._source_packed), SourceSide([], source.sentence)
         if self.length is None:
             lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
         target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)
         texts = side.spans.size(1) if self.prediction.soft_copy == "sentences" else 1
-        return RowIndices(layout, side, target, texts)
+        return Layouts(layout, side, target, context=texts)
 
     def _positions(self, positions: Tensor, side: SourceSide) -> Layout:
         """The layout of positions with these sentences: [B, T]."""
-        layout = Layout(positions, self._shared("target"), self._target_packed, source=side)
-        for block in self.decoder if self.latent is None else (*self.decoder, *self.latent.code_predictor):
-            block.prepare(layout)
-        return layout
+        return Layout(positions, self._target_packed, source=side)
 
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
         """Read the source and lay out the positions; see `NonAutoregressiveModel`."""
         sentence = source.sentence
-        indices = self.indices(source, lengths) if source.indices is None else source.indices
-        assert isinstance(indices, RowIndices)
-        layout = indices.source.bound(self._shared("source"))
+        layouts = source.layouts or self.layouts(source, lengths)
+        layout = layouts.source.bound(self._shared("source"))
         embedded = self.embedding.placed(
             self.embedding.bare(source.tokens, "source"),
             "source",
@@ -157,7 +149,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         x_BSD = layout.unpack(x)
-        logits, target = None, indices.target
+        logits, target = None, layouts.target
         if self.length is not None:
             tokens = (sentence >= 0).sum(dim=1)
             logits = self.length(x_BSD.sum(dim=1) / tokens[:, None])
@@ -165,19 +157,19 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
                 # A sentence has its brackets and a word.
                 shortest = 3 * (sentence.max(dim=1).values + 1)
                 lengths = (tokens + logits.argmax(dim=1) - self.prediction.length_offsets).maximum(shortest)
-                target = self._positions(stretched(sentence, lengths), indices.side)
+                target = self._positions(stretched(sentence, lengths), layouts.side)
         assert target is not None
         positions, texts = target.sentence, (sentence, target.sentence)
         if self.prediction.soft_copy == "row":
             texts = sentence.clamp(max=0), positions.clamp(max=0)
-        assert isinstance(indices.context, int)
-        side = indices.side.filled([attention.project(x, layout) for attention in self._crosses])
+        assert isinstance(layouts.context, int)
+        side = layouts.side.filled([attention.project(x, layout) for attention in self._crosses])
         memory = Memory(
             target.bound(self._shared("target"), side),
             logits,
             vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
-        return Draft(positions, soft_copy(x_BSD, *texts, indices.context), memory)
+        return Draft(positions, soft_copy(x_BSD, *texts, layouts.context), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
         """Hidden states of all positions, [B, T, D]; see `NonAutoregressiveModel`."""

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, through
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Shared, Step
+from cotext.layers.layout import Layout, Layouts, Shared, Step
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.row_indices import RowIndices
-from cotext.layers.state import DecoderState, SourceSide
+from cotext.layers.state import DecoderState, SourceSide, StatePart
 from cotext.models.batch_context import BatchContext, ContextIndices, TargetContext
 from cotext.models.interface import DocumentLayer, TranslationModel
 
@@ -58,7 +57,8 @@ class Transformer(TranslationModel):
         self.embedding = embedding
         self.encoder, self.decoder = stacks.encoder, stacks.decoder
         self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
-        self._source_packed, self._target_packed = stacks.source_packed, stacks.target_packed
+        self._source_packed = stacks.source_packed(parts.source_document)
+        self._target_packed = stacks.target_packed(parts.target_document)
         self.batch_context = parts.batch_context
         self.source_document, self.target_document = parts.source_document, parts.target_document
         self.relative = parts.relative
@@ -81,108 +81,90 @@ class Transformer(TranslationModel):
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)
 
-    def _embedder(self, indices: RowIndices | None = None) -> "RowEmbedder":
-        return RowEmbedder(self.embedding, self.shift, None if indices is None else indices.shift)
+    def _embedder(self, layouts: Layouts) -> "RowEmbedder":
+        return RowEmbedder(self.embedding, self.shift, layouts.shift)
 
-    def indices(
+    def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> RowIndices:
+    ) -> Layouts:
         """See `TranslationModel`."""
         context = None
-        read, written = source.sentence, input_sentence
         if self.batch_context is not None:
             context = self.batch_context.indices(source, input_sentence, training)
+        return self._layouts(source, input_sentence, context)
+
+    def _layouts(
+        self, source: Source, input_sentence: Tensor | None, context: ContextIndices | None
+    ) -> Layouts:
+        read, written = source.sentence, input_sentence
+        if context is not None:
             read, written = context.source_sentence, context.target_sentence
-        whole = layout = self._source_layout(source, read)
-        for block in self.encoder:
-            layout = block.prepare(layout)
-        if self.source_document is not None:
-            self.source_document.prepare(layout)
-        for cross in self._crosses:
-            layout = cross.span.narrowed(layout)
-        layout.answer("packing")
-        side = SourceSide([], layout.sentence)
-        target = None if written is None else self._target_layout(written, side)
-        if target is not None:
-            for decoder_block in self.decoder:
-                decoder_block.prepare(target)
-            if self.target_document is not None:
-                self.target_document.prepare(target)
-        return RowIndices(whole, side, target, context, self._most_shift(source, input_sentence))
-
-    def _source_layout(self, source: Source, sentence: Tensor) -> Layout:
-        return Layout(sentence, self._shared("source"), self._source_packed, current=source.current)
-
-    def _target_layout(self, sentence: Tensor, source: SourceSide) -> Layout:
-        return Layout(sentence, self._shared("target"), self._target_packed, causal=True, source=source)
+        rows = Layout(read, self._source_packed, current=source.current)
+        side, target = SourceSide([], rows.top.sentence), None
+        if written is not None:
+            target = Layout(written, self._target_packed, causal=True, source=side)
+        shift = self._most_shift(source, input_sentence)
+        return Layouts(rows, side, target, input_sentence, context, shift)
 
     def _most_shift(self, source: Source, input_sentence: Tensor | None) -> int:
         """By how many positions segments shift the last sentence of any row, on either side."""
-        of_rows = self._embedder().shift_of(source)
-        longest = self.shift if of_rows is None else int(of_rows.max())
-        assert longest != "sequence"
-        if longest == 0:
+        if self.shift == 0:
             return 0
-        sides = [source.sentence] if input_sentence is None else [source.sentence, input_sentence]
-        return longest * (1 + max(int(sentence.max()) for sentence in sides))
+        last_B = source.sentence.amax(dim=1)
+        if input_sentence is not None:
+            last_B = last_B.maximum(input_sentence.amax(dim=1))
+        of_rows = mean_sentence_length(source.sentence) if self.shift == "sequence" else self.shift
+        most, extra = int((of_rows * (1 + last_B)).max()), source.extra_rows
+        return most if extra is None else max(most, self._most_shift(extra.source, extra.input_sentence))
 
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
-        indices = source.indices
-        if indices is None and (self.batch_context is not None or self.recomputes):
-            indices = self.indices(source, training=self.training)
-        assert indices is None or isinstance(indices, RowIndices)
-        embed, sentence = self._embedder(indices), source.sentence
-        context = None
-        if self.batch_context is None:
+        layouts = source.layouts or self.layouts(source, training=self.training)
+        if self.batch_context is not None and self.batch_context.left_out():
+            layouts = self._layouts(source, layouts.input_sentence, None)
+        embed, parts = self._embedder(layouts), list[StatePart]()
+        layout = layouts.source.bound(self._shared("source"))
+        if self.batch_context is None or layouts.context is None:
             x = embed.source(source)
         else:
-            assert indices is not None
-            assert isinstance(indices.context, ContextIndices)
-            x, sentence = self.batch_context.read(source, embed, indices.context)
-            context = self.batch_context.target(source, embed, indices.context)
-        known = None if indices is None else indices.source_layout(sentence)
-        if known is None:
-            # Layers find what they ask for on the way.
-            layout, indices = self._source_layout(source, sentence), None
-        else:
-            layout = known.bound(self._shared("source"))
+            x = self.batch_context.read(source, embed, layouts.context)
+            context = self.batch_context.target(source, embed, layouts.context)
+            parts = [] if context is None else [context]
         x = layout.pack(x)
         for block in self.encoder:
-            x, layout = block.enter(x, layout)
+            if block.current_only:
+                x, layout = layout.of_current(x)
             x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         if self.source_document is not None:
             x = self.source_document(x, layout)
-        for cross in self._crosses:
-            x, layout = cross.span.enter(x, layout)
-        keys_values = [cross.project(x, layout) for cross in self._crosses]
-        side = SourceSide([], layout.sentence) if indices is None else indices.side
+        x, layout = layout.of_current(x)
         return DecoderState(
-            side.filled(keys_values),
+            layouts.side.filled([cross.project(x, layout) for cross in self._crosses]),
             attentions=self._caches,
-            parts=[] if context is None else [context],
+            rows=source,
+            layouts=layouts,
+            parts=parts,
             shift=embed.shift_of(source),
-            indices=indices,
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
-        context, indices = _target_context(state), state.indices
-        assert indices is None or isinstance(indices, RowIndices)
+        context = _target_context(state)
+        if not state.caches and state.layouts.input_sentence is not sentence:
+            state.layouts = self._with_target(state, sentence)
+        layouts = state.layouts
         if context is not None:
             sentence = context.extend(sentence, state)
         position, rank = state.positions(sentence)
-        x_RTD = self._embedder(indices).next(tokens, sentence, position, rank, state)
+        x_RTD = self._embedder(layouts).next(tokens, sentence, position, rank, state)
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
         if state.caches:
             step = Step(sentence, position, rank, state, self._shared("target"))
             return self._step(x_RTD, step)[:, -tokens.size(1) :]
-        known = None if indices is None else indices.target_layout(sentence)
-        if known is None:
-            known = self._target_layout(sentence, state.source)
-        layout = known.bound(self._shared("target"), state.source)
+        assert layouts.target is not None
+        layout = layouts.target.bound(self._shared("target"), state.source)
         x = layout.pack(x_RTD)
         for block in self.decoder:
             x = through(block, x, layout, self.recomputes)
@@ -190,6 +172,12 @@ class Transformer(TranslationModel):
         if self.target_document is not None:
             x = self.target_document(x, layout)
         return layout.unpack(x)[:, -tokens.size(1) :]
+
+    def _with_target(self, state: DecoderState, sentence: Tensor) -> Layouts:
+        """Layouts of a batch whose target rows were not known when its source was read: [B, T]."""
+        if state.layouts.context is None:
+            return self._layouts(state.rows, sentence, None)
+        return self.layouts(state.rows, sentence, self.training)
 
     def _step(self, x: Tensor, step: Step) -> Tensor:
         """The next tokens [R, T, D] after those in the caches."""
@@ -212,7 +200,7 @@ class RowEmbedder:
 
     embedding: SentenceEmbedding
     shift: int | Literal["sequence"]
-    most_shift: int | None = None  # above all shifts of tokens, if it is known
+    most_shift: int  # above all shifts of tokens of complete rows
 
     @property
     def weight(self) -> Tensor:
@@ -242,7 +230,7 @@ class RowEmbedder:
             rank,
             self._shift(self.shift_of(source)),
             segment,
-            self._below(behind + sentence.size(1)),
+            behind + sentence.size(1) + self.most_shift,
         )
 
     def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
@@ -282,16 +270,10 @@ class RowEmbedder:
         told = self.embedding.target.segments == "current"
         segment = torch.full_like(sentence, CURRENT) if told else None
         x = self.embedding.bare(tokens, "target")
-        below = None if complete is None else self._below(complete)
+        below = None if complete is None else complete + self.most_shift
         return self.embedding.placed(
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )
-
-    def _below(self, tokens: int) -> int | None:
-        """Above the positions of all tokens of complete rows, if the most that they are shifted is known."""
-        if self.shift == 0:
-            return tokens
-        return None if self.most_shift is None else tokens + self.most_shift
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:

@@ -99,11 +99,11 @@ class _Trial:
 
     def _taken(self, batch: Batch) -> int:
         device, objective = self.accelerator.device, self.objective
-        indexed = objective.loss.indexed(objective.model, batch, training=True).to(device)
+        laid_out = objective.loss.laid_out(objective.model, batch, training=True).to(device)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-            self._pass(indexed)
+            self._pass(laid_out)
             return torch.cuda.max_memory_allocated(device) - before
         # What an update keeps and what it needs for a moment are of one order: half of the memory is left.
         kept: dict[int, int] = {}  # of every storage, its bytes
@@ -113,7 +113,7 @@ class _Trial:
             return x
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-            self._pass(indexed)
+            self._pass(laid_out)
         return sum(kept.values())
 
     def _pass(self, batch: Batch) -> None:

@@ -190,7 +190,7 @@ class Trainer:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""
         group: list[Batch] = []
         waiting = 0.0
-        stream = read_ahead(self._indexed_batches(), depth=8, clock=time.perf_counter)
+        stream = read_ahead(self._laid_out_batches(), depth=8, clock=time.perf_counter)
         with closing(stream):
             for (batch, after), waited in stream:
                 group.append(batch.to(self.accelerator.device))
@@ -200,12 +200,12 @@ class Trainer:
                     yield group, waiting
                     group, waiting = [], 0.0
 
-    def _indexed_batches(self) -> Iterator[tuple[Batch, Cursor]]:
-        """Batches with all that their indices say, each with the cursor of the batch after it."""
+    def _laid_out_batches(self) -> Iterator[tuple[Batch, Cursor]]:
+        """Batches with their layouts, each with the cursor of the batch after it."""
         pins = self.accelerator.device.type == "cuda"
         for batch, after in self.sampler.batches(self.cursor):
-            indexed = self.loss.indexed(self.model, batch, training=True)
-            yield pinned(indexed) if pins else indexed, after
+            laid_out = self.loss.laid_out(self.model, batch, training=True)
+            yield pinned(laid_out) if pins else laid_out, after
 
     def _update(self, batches: list[Batch], stop_requested: bool) -> None:
         """One optimizer step on the given batches of this process; also agrees on whether to stop."""

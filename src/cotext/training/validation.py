@@ -77,8 +77,8 @@ class Validator:
             # Every process makes as many passes, which a divided model needs all of them for: of the last
             # batches there may be fewer than processes.
             batch = group[process if process < len(group) else 0]
-            indexed = self.loss.indexed(self.model, batch, training=False)
-            outcome: LossParts = self.objective(indexed.to(device))
+            laid_out = self.loss.laid_out(self.model, batch, training=False)
+            outcome: LossParts = self.objective(laid_out.to(device))
             if process < len(group):
                 interval.add(outcome)
             if main:
