@@ -31,7 +31,8 @@ from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
 from cotext.layers.blocks import Stack
 from cotext.layers.kernels.packing import Packing
-from cotext.layers.layout import Layout, Layouts, Packed
+from cotext.layers.layout import Layout, Packed
+from cotext.layers.layouts import Layouts
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import TranslationModel

@@ -17,7 +17,7 @@ from torch import Tensor
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
-from cotext.layers.layout import Layouts
+from cotext.layers.layouts import Layouts
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer

@@ -25,7 +25,7 @@ from cotext.decoding.pool import DocumentPool
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
 from cotext.decoding.window_search import WindowSearch
-from cotext.layers.layout import Layouts
+from cotext.layers.layouts import Layouts
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer

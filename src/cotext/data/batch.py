@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.views import Window
-from cotext.layers.layout import Layouts
+from cotext.layers.layouts import Layouts
 from cotext.layers.moving import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]

@@ -378,20 +378,3 @@ class Step:
 
 
 AnyLayout = Layout | Step
-
-
-@dataclass(frozen=True, slots=True)
-class Layouts:
-    """The layouts of a batch, made before its forward pass.
-
-    `source` lays out the rows that are read; `side` is what cross-attention sees of them, without keys and
-    values; `target` lays out the rows that are written, whose decoder inputs are of `input_sentence` [B, T],
-    where they are known. `context` is what else the model found. `shift`: positions of no token move by more.
-    """
-
-    source: Layout
-    side: SourceSide
-    target: Layout | None = None
-    input_sentence: Tensor | None = None
-    context: object | None = None
-    shift: int = 0

@@ -23,8 +23,6 @@ Shapes: B entries, R rows, S source tokens, T target tokens, W beams, Q = W * T,
 M complete ones, m of them before an entry, D model, H heads, K per head.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -33,11 +31,12 @@ from cotext.layers.flat_batch import ExtraKeys
 from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
+from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices, Embedder, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, Embedder, TargetContext
 
 
 class DatapointAttention(nn.Module):
@@ -100,13 +99,6 @@ class DatapointAttention(nn.Module):
         return out if self.start is None else self.start(x, out)
 
 
-@dataclass(frozen=True, slots=True)
-class DatapointIndices(ContextIndices):
-    """`most`: complete means that a complete target row sees at most, if it is known."""
-
-    most: int | None
-
-
 class Datapoints(BatchContext):
     """Attention between datapoints on either side."""
 
@@ -115,20 +107,20 @@ class Datapoints(BatchContext):
         self.source_rows = DatapointAttention(size) if sides.source else None
         self.target_rows = DatapointAttention(size) if sides.target else None
 
-    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> "DatapointIndices":
-        """See `BatchContext`."""
-        most = None
-        if self.target_rows is not None and input_sentence is not None:
-            rows = complete = self.order_of(source, training)
-            has_mean = is_current(input_sentence, source.current).any(dim=1)
-            if source.extra_rows is not None:
-                other = source.extra_rows.source
-                found = is_current(source.extra_rows.input_sentence, other.current).any(dim=1)
-                complete, has_mean = (rows.join(self.order_of(other, training)), torch.cat((has_mean, found)))
-            most = _most(rows.follows(complete) & has_mean)
-        return DatapointIndices(source.sentence, input_sentence, most)
+    def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
+        """See `BatchContext`; the most complete means that a row sees."""
+        if self.target_rows is None:
+            return ContextLayout(sentence)
+        rows = complete = self.order_of(source, training)
+        has_mean = is_current(sentence, source.current).any(dim=1)
+        if source.extra_rows is not None:
+            other = source.extra_rows.source
+            of_extra = is_current(source.extra_rows.input_sentence, other.current).any(dim=1)
+            has_mean = torch.cat((has_mean, of_extra))
+            complete = rows.join(self.order_of(other, training))
+        return ContextLayout(sentence, _most(rows.follows(complete) & has_mean))
 
-    def read(self, source: Source, embed: Embedder, indices: DatapointIndices) -> Tensor:
+    def read(self, source: Source, embed: Embedder, found: None) -> Tensor:
         """See `BatchContext`."""
         x_BSD, sentence = embed.source(source), source.sentence
         if self.source_rows is None:
@@ -143,7 +135,7 @@ class Datapoints(BatchContext):
         seen: Tensor = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
         return seen
 
-    def target(self, source: Source, embed: Embedder, indices: DatapointIndices) -> "DatapointsTarget | None":
+    def target(self, source: Source, embed: Embedder, found: None) -> "DatapointsTarget | None":
         """See `BatchContext`."""
         attention = self.target_rows
         return None if attention is None else DatapointsTarget(self, attention, source, embed)
@@ -206,7 +198,7 @@ class DatapointsTarget(TargetContext):
         sees = self.rows.follows(self.complete.order.join(self.rows))
         sees[:, len(self.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
         x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
-        count = _most(sees) if state.caches else state.layouts.context.most
+        count = _most(sees) if state.caches else state.layouts.target_context.found
         seen = self.attention.causal(x, running, complete, sees, count).view_as(x_RTD)
         return torch.where(current_RT[:, :, None], seen, x_RTD)
 

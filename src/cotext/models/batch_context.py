@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
+from cotext.layers.layouts import ContextLayout
 from cotext.layers.state import DecoderState
 
 
@@ -71,18 +72,6 @@ class BatchSides:
     cross_document: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ContextIndices:
-    """What a batch context asks of rows that follows from their indices alone.
-
-    `source_sentence` [B, S'] and `target_sentence` [B, T'] are sentences of rows with the tokens that it puts
-    in front of them.
-    """
-
-    source_sentence: Tensor
-    target_sentence: Tensor | None
-
-
 class BatchContext(nn.Module, ABC):
     """Rows of a document that see each other before the first block."""
 
@@ -99,14 +88,18 @@ class BatchContext(nn.Module, ABC):
         """Whether the next batch is read without it; a draw, while it is blended in."""
         return False
 
-    @abstractmethod
-    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> ContextIndices:
-        """What follows from indices alone; `input_sentence` [B, T]: of complete target rows, if known."""
+    def source_layout(self, source: Source, training: bool) -> ContextLayout:
+        """What it needs of source rows that follows from their indices alone."""
+        return ContextLayout(source.sentence)
 
     @abstractmethod
-    def read(self, source: Source, embed: Embedder, indices: Any) -> Tensor:
-        """Embedded source rows [B, S', D], with what they see of others; `indices` are its own."""
+    def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
+        """The same of complete target rows, whose decoder inputs are of `sentence` [B, T]."""
 
     @abstractmethod
-    def target(self, source: Source, embed: Embedder, indices: Any) -> TargetContext | None:
+    def read(self, source: Source, embed: Embedder, found: Any) -> Tensor:
+        """Embedded source rows [B, S', D], with what they see of others; `found` by `source_layout`."""
+
+    @abstractmethod
+    def target(self, source: Source, embed: Embedder, found: Any) -> TargetContext | None:
         """What the decoder is to see of other rows, if anything."""

@@ -16,8 +16,6 @@ Shapes: B entries, R rows, S source tokens, T target tokens, P tokens in front o
 rows, D model.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -32,18 +30,11 @@ from cotext.layers.flat_batch import (
     Sequences,
 )
 from cotext.layers.flat_decoding import ActiveGroups, PrefixedCache
+from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices, Embedder, TargetContext
-
-
-@dataclass(frozen=True, slots=True)
-class FlatIndices(ContextIndices):
-    """Current tokens of the source and of complete target rows, beside extra rows; None: they are unknown."""
-
-    source: FlatLayout | None
-    target: FlatLayout | None
+from cotext.models.batch_context import BatchContext, BatchSides, Embedder, TargetContext
 
 
 class FlatBatch(BatchContext):
@@ -64,39 +55,44 @@ class FlatBatch(BatchContext):
         self.source_context = context() if sides.source else None
         self.target_context = context() if sides.target else None
 
-    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> FlatIndices:
-        """See `BatchContext`."""
-        other = source.extra_rows
+    def source_layout(self, source: Source, training: bool) -> ContextLayout:
+        """See `BatchContext`; current tokens of the source beside its extra rows."""
+        if self.source_context is None:
+            return ContextLayout(source.sentence)
+        extra = None if source.extra_rows is None else source.extra_rows.source.sentence
+        return self._layout(source, source.sentence, extra, training, causal=False)
 
-        def laid_out(sentence: Tensor, extra_sentence: Tensor | None, causal: bool) -> FlatLayout:
-            extra = None
-            if other is not None and extra_sentence is not None:
-                row_M = is_current(extra_sentence, other.source.current).nonzero()[:, 0]
-                extra = self.order_of(other.source, training).take(row_M) if len(row_M) else None
-            return FlatLayout(
-                is_current(sentence, source.current), self.order_of(source, training), causal, extra
-            )
+    def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
+        """See `BatchContext`; the same of the target."""
+        if self.target_context is None:
+            return ContextLayout(sentence)
+        extra = None if source.extra_rows is None else source.extra_rows.input_sentence
+        return self._layout(source, sentence, extra, training, causal=True)
 
-        read = written = None
-        if self.source_context is not None:
-            read = laid_out(source.sentence, None if other is None else other.source.sentence, False)
-        if self.target_context is not None and input_sentence is not None:
-            written = laid_out(input_sentence, None if other is None else other.input_sentence, True)
-        return FlatIndices(source.sentence, input_sentence, read, written)
+    def _layout(
+        self, source: Source, sentence: Tensor, extra: Tensor | None, training: bool, causal: bool
+    ) -> ContextLayout:
+        rows, beside = self.order_of(source, training), None
+        if source.extra_rows is not None and extra is not None:
+            other = source.extra_rows.source
+            row_M = is_current(extra, other.current).nonzero()[:, 0]
+            beside = self.order_of(other, training).take(row_M) if len(row_M) else None
+        found = FlatLayout(is_current(sentence, source.current), rows, causal, beside)
+        return ContextLayout(sentence, found)
 
-    def read(self, source: Source, embed: Embedder, indices: FlatIndices) -> Tensor:
+    def read(self, source: Source, embed: Embedder, found: FlatLayout) -> Tensor:
         """See `BatchContext`."""
         x_BSD, extra = embed.source(source), None
-        if self.source_context is None or indices.source is None:
+        if self.source_context is None:
             return x_BSD
         if source.extra_rows is not None:
             other = source.extra_rows.source
             chosen = is_current(other.sentence, other.current)
             extra = _extra_keys(embed.source(other), chosen, self.order_of(other, self.training))
-        mixed: Tensor = self.source_context(x_BSD, indices.source, extra)
+        mixed: Tensor = self.source_context(x_BSD, found, extra)
         return mixed
 
-    def target(self, source: Source, embed: Embedder, indices: FlatIndices) -> "FlatTarget | None":
+    def target(self, source: Source, embed: Embedder, found: FlatLayout) -> "FlatTarget | None":
         """See `BatchContext`."""
         context = self.target_context
         return None if context is None else FlatTarget(self, context, source, embed)
@@ -166,7 +162,7 @@ class FlatTarget(TargetContext):
         if state.caches:
             return self._step(x_RTD, sentence, state)
         extra = None if self.extra.empty else self.extra
-        mixed: Tensor = self.context(x_RTD, state.layouts.context.target, extra)
+        mixed: Tensor = self.context(x_RTD, state.layouts.target_context.found, extra)
         return mixed
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:

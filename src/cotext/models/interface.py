@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from cotext.config.decoding import Precision
 from cotext.data.batch import Source
 from cotext.layers.int8_linear import Int8Linear
-from cotext.layers.layout import AnyLayout, Layouts
+from cotext.layers.layout import AnyLayout
+from cotext.layers.layouts import Layouts
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
 

@@ -18,17 +18,18 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
+from cotext.layers.layouts import ContextLayout
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, ContextIndices, Embedder, TargetContext
+from cotext.models.batch_context import BatchContext, Embedder, TargetContext
 
 
 @dataclass(frozen=True, slots=True)
-class MeanIndices(ContextIndices):
+class Groups:
     """Which rows share a mean: a group of each row, extra rows behind, [B + C], out of so many."""
 
     group: Tensor
-    groups: int
+    count: int
 
 
 class BatchMean(BatchContext, Blended):
@@ -43,39 +44,39 @@ class BatchMean(BatchContext, Blended):
         """See `BatchContext`."""
         return self.in_force < 1 and float(torch.rand(())) >= self.in_force
 
-    def indices(self, source: Source, input_sentence: Tensor | None, training: bool) -> MeanIndices:
+    def source_layout(self, source: Source, training: bool) -> ContextLayout:
         """See `BatchContext`."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         document = torch.cat([side.document for side in sides])
         crosses = self.sides.cross_document and training
         distinct, group = torch.unique(document * (not crosses), return_inverse=True)
-        read, written = source.sentence, input_sentence
-        if self.sides.source:
-            read = _begun(read)
-        if self.sides.target and written is not None:
-            written = _begun(written)
-        return MeanIndices(read, written, group, len(distinct))
+        sentence = _begun(source.sentence) if self.sides.source else source.sentence
+        return ContextLayout(sentence, Groups(group, len(distinct)))
 
-    def read(self, source: Source, embed: Embedder, indices: MeanIndices) -> Tensor:
+    def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
+        """See `BatchContext`."""
+        return ContextLayout(_begun(sentence) if self.sides.target else sentence)
+
+    def read(self, source: Source, embed: Embedder, found: Groups) -> Tensor:
         """See `BatchContext`."""
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD
-        first = embed.first(self._mean(source, embed, indices), "source")
+        first = embed.first(self._mean(source, embed, found), "source")
         return torch.cat((first[:, None], x_BSD), dim=1)
 
-    def target(self, source: Source, embed: Embedder, indices: MeanIndices) -> "MeanTarget | None":
+    def target(self, source: Source, embed: Embedder, found: Groups) -> "MeanTarget | None":
         """See `BatchContext`."""
-        return MeanTarget(self._mean(source, embed, indices), embed) if self.sides.target else None
+        return MeanTarget(self._mean(source, embed, found), embed) if self.sides.target else None
 
-    def _mean(self, source: Source, embed: Embedder, indices: MeanIndices) -> Tensor:
+    def _mean(self, source: Source, embed: Embedder, groups: Groups) -> Tensor:
         """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         sums, counts = zip(*(_sum(side, embed) for side in sides), strict=True)
         sum_D, count = torch.cat(sums), torch.cat(counts)
-        sum_GD = sum_D.new_zeros(indices.groups, sum_D.size(1)).index_add(0, indices.group, sum_D)
-        count_G = count.new_zeros(indices.groups, 1).index_add(0, indices.group, count)
-        return (sum_GD / count_G)[indices.group[: len(source.document)]]
+        sum_GD = sum_D.new_zeros(groups.count, sum_D.size(1)).index_add(0, groups.group, sum_D)
+        count_G = count.new_zeros(groups.count, 1).index_add(0, groups.group, count)
+        return (sum_GD / count_G)[groups.group[: len(source.document)]]
 
 
 class MeanTarget(TargetContext):
@@ -94,7 +95,7 @@ class MeanTarget(TargetContext):
         """One more token in the first sentence of rows that begin: [R, T] -> [R, 1 + T]."""
         if state.length is not None:
             return sentence
-        return _begun(sentence) if state.caches else state.layouts.target.sentence
+        return _begun(sentence) if state.caches else state.layouts.target_context.sentence
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """[R, T, D] -> [R, 1 + T, D] of rows that begin."""

@@ -32,7 +32,8 @@ from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, 
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.glance import glanced
-from cotext.layers.layout import Layout, Layouts, Shared
+from cotext.layers.layout import Layout, Shared
+from cotext.layers.layouts import Layouts
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
@@ -125,7 +126,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
         target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)
         texts = side.spans.size(1) if self.prediction.soft_copy == "sentences" else 1
-        return Layouts(layout, side, target, context=texts)
+        return Layouts(layout, side, target, texts=texts)
 
     def _positions(self, positions: Tensor, side: SourceSide) -> Layout:
         """The layout of positions with these sentences: [B, T]."""
@@ -162,14 +163,13 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         positions, texts = target.sentence, (sentence, target.sentence)
         if self.prediction.soft_copy == "row":
             texts = sentence.clamp(max=0), positions.clamp(max=0)
-        assert isinstance(layouts.context, int)
         side = layouts.side.filled([attention.project(x, layout) for attention in self._crosses])
         memory = Memory(
             target.bound(self._shared("target"), side),
             logits,
             vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
-        return Draft(positions, soft_copy(x_BSD, *texts, layouts.context), memory)
+        return Draft(positions, soft_copy(x_BSD, *texts, layouts.texts), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
         """Hidden states of all positions, [B, T, D]; see `NonAutoregressiveModel`."""

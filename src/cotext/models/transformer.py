@@ -12,7 +12,7 @@ of its embedding. `models/build.py` fills the slots.
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, through
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Layouts, Shared, Step
+from cotext.layers.layout import Layout, Shared, Step
+from cotext.layers.layouts import Layouts
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.state import DecoderState, SourceSide, StatePart
-from cotext.models.batch_context import BatchContext, ContextIndices, TargetContext
+from cotext.models.batch_context import BatchContext, TargetContext
 from cotext.models.interface import DocumentLayer, TranslationModel
 
 
@@ -88,47 +89,56 @@ class Transformer(TranslationModel):
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
     ) -> Layouts:
         """See `TranslationModel`."""
+        layouts = self._source_layouts(source, training)
+        if input_sentence is None:
+            return layouts
+        return self._with_target(layouts, source, input_sentence, training)
+
+    def _source_layouts(self, source: Source, training: bool, left_out: bool = False) -> Layouts:
         context = None
-        if self.batch_context is not None:
-            context = self.batch_context.indices(source, input_sentence, training)
-        return self._layouts(source, input_sentence, context)
+        if self.batch_context is not None and not left_out:
+            context = self.batch_context.source_layout(source, training)
+        sentence = source.sentence if context is None else context.sentence
+        rows = Layout(sentence, self._source_packed, current=source.current)
+        sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
+        shift = max(self._most_shift(side, side.sentence) for side in sides)
+        return Layouts(rows, SourceSide([], rows.top.sentence), context=context, shift=shift)
 
-    def _layouts(
-        self, source: Source, input_sentence: Tensor | None, context: ContextIndices | None
+    def _with_target(
+        self, layouts: Layouts, source: Source, input_sentence: Tensor, training: bool
     ) -> Layouts:
-        read, written = source.sentence, input_sentence
-        if context is not None:
-            read, written = context.source_sentence, context.target_sentence
-        rows = Layout(read, self._source_packed, current=source.current)
-        side, target = SourceSide([], rows.top.sentence), None
-        if written is not None:
-            target = Layout(written, self._target_packed, causal=True, source=side)
-        shift = self._most_shift(source, input_sentence)
-        return Layouts(rows, side, target, input_sentence, context, shift)
+        """Add the target rows [B, T] to the layouts of their source."""
+        context, sentence = None, input_sentence
+        if self.batch_context is not None and layouts.context is not None:
+            context = self.batch_context.target_layout(source, input_sentence, training)
+            sentence = context.sentence
+        return replace(
+            layouts,
+            target=Layout(sentence, self._target_packed, causal=True, source=layouts.side),
+            input_sentence=input_sentence,
+            target_context=context,
+            shift=max(layouts.shift, self._most_shift(source, input_sentence)),
+        )
 
-    def _most_shift(self, source: Source, input_sentence: Tensor | None) -> int:
-        """By how many positions segments shift the last sentence of any row, on either side."""
+    def _most_shift(self, source: Source, sentence: Tensor) -> int:
+        """By how many positions segments shift the last sentence of any row of a side: [B, T]."""
         if self.shift == 0:
             return 0
-        last_B = source.sentence.amax(dim=1)
-        if input_sentence is not None:
-            last_B = last_B.maximum(input_sentence.amax(dim=1))
         of_rows = mean_sentence_length(source.sentence) if self.shift == "sequence" else self.shift
-        most, extra = int((of_rows * (1 + last_B)).max()), source.extra_rows
-        return most if extra is None else max(most, self._most_shift(extra.source, extra.input_sentence))
+        return int((of_rows * (1 + sentence.amax(dim=1))).max())
 
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
         layouts = source.layouts or self.layouts(source, training=self.training)
         if self.batch_context is not None and self.batch_context.left_out():
-            layouts = self._layouts(source, layouts.input_sentence, None)
+            layouts = self._source_layouts(source, self.training, left_out=True)
         embed, parts = self._embedder(layouts), list[StatePart]()
         layout = layouts.source.bound(self._shared("source"))
         if self.batch_context is None or layouts.context is None:
             x = embed.source(source)
         else:
-            x = self.batch_context.read(source, embed, layouts.context)
-            context = self.batch_context.target(source, embed, layouts.context)
+            x = self.batch_context.read(source, embed, layouts.context.found)
+            context = self.batch_context.target(source, embed, layouts.context.found)
             parts = [] if context is None else [context]
         x = layout.pack(x)
         for block in self.encoder:
@@ -152,7 +162,7 @@ class Transformer(TranslationModel):
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         context = _target_context(state)
         if not state.caches and state.layouts.input_sentence is not sentence:
-            state.layouts = self._with_target(state, sentence)
+            state.layouts = self._with_target(state.layouts, state.rows, sentence, self.training)
         layouts = state.layouts
         if context is not None:
             sentence = context.extend(sentence, state)
@@ -172,12 +182,6 @@ class Transformer(TranslationModel):
         if self.target_document is not None:
             x = self.target_document(x, layout)
         return layout.unpack(x)[:, -tokens.size(1) :]
-
-    def _with_target(self, state: DecoderState, sentence: Tensor) -> Layouts:
-        """Layouts of a batch whose target rows were not known when its source was read: [B, T]."""
-        if state.layouts.context is None:
-            return self._layouts(state.rows, sentence, None)
-        return self.layouts(state.rows, sentence, self.training)
 
     def _step(self, x: Tensor, step: Step) -> Tensor:
         """The next tokens [R, T, D] after those in the caches."""
