@@ -155,10 +155,10 @@ class Stacks:
 
     def source_packed(self, above: LayerAbove | None = None) -> Packed:
         """What the encoder, a layer above it, and the decoder need of source rows."""
-        own = self_attentions(self.encoder)
+        own, crosses = self_attentions(self.encoder), cross_attentions(self.decoder)
         return Packed(
             by_sentence=_by_sentence(own, above),
-            current_only=any(a.span.current_only for a in (*own, *cross_attentions(self.decoder))),
+            current_only=any(span.current_only for span in [a.span for a in own] + [a.span for a in crosses]),
             answers=_answers(own, above),
         )
 

@@ -163,7 +163,7 @@ class Transformer(TranslationModel):
         context = _target_context(state)
         if not state.caches and state.layouts.input_sentence is not sentence:
             state.layouts = self._with_target(state.layouts, state.rows, sentence, self.training)
-        layouts = state.layouts
+        layouts: Layouts = state.layouts
         if context is not None:
             sentence = context.extend(sentence, state)
         position, rank = state.positions(sentence)
