@@ -1,6 +1,7 @@
 """Baselines of DocFlat that see the batch: mini-batch embedding, and attention between datapoints."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,15 +20,18 @@ from test_docflat import (
     decoded,
     embedded,
     full,
+    instances,
     joined,
     meeting,
     source_of,
 )
-from tiny import random_model
+from tiny import random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
+from cotext.data.build import special_symbols
+from cotext.data.collate import extra_rows, source_batch
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
@@ -329,3 +333,15 @@ def test_every_step_sees_means_of_its_moment(
             written.keep([0, 1])
         if step == 12:
             written.keep([0])
+
+
+@torch.no_grad()
+def test_extra_rows_of_long_sentences_stand_beside_rows_of_short_ones() -> None:
+    """Positions of extra rows are shifted by their own mean length, and the table of positions holds them."""
+    shifted = {"positions": "shifted", "shift": "sequence", "batch_context": "flat"}
+    config = tiny_config(model=shifted, view=window(1))
+    model, symbols = random_model(config, TOKENIZER), special_symbols(TOKENIZER, config.view)
+    rows, long = instances(config), [[4] * 1400, [5] * 1400]
+    extra = extra_rows([replace(rows[1], source=long, document=0)], symbols)
+    seen = model.encode(replace(source_batch(rows[:1], symbols), extra_rows=extra)).source
+    assert all(bool(side.isfinite().all()) for pair in seen.keys_values for side in pair)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
+from tiny import random_model
 from tiny_runs import prepare_toy, run_config, silent
 
 from benchmarks.speed.gpu import HostReads
@@ -90,6 +91,18 @@ def test_recipes(name: str) -> None:
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_slots(system: str) -> None:
     update(config_of(system, "window"))
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_a_batch_laid_out_ahead_has_the_same_loss(system: str) -> None:
+    """Bit for bit: the layouts that the model makes by itself are those that training makes beforehand."""
+    config = config_of(system, "window")
+    model, loss, batch = random_model(config, TOKENIZER), build_loss(config.loss), training_batch(config)
+    with torch.no_grad():
+        ahead, here = (
+            loss(model, each).loss for each in (loss.laid_out(model, batch, model.training), batch)
+        )
+    assert torch.equal(ahead, here)
 
 
 def test_the_training_loop(tmp_path: Path) -> None:
