@@ -12,10 +12,12 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
+from cotext.data.documents import Document
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View, Window
+from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
@@ -176,6 +178,66 @@ def test_single_sentences_cost_what_they_cost_the_sentence_model(
         assert found == pytest.approx(alone, rel=1e-9)
 
 
+def losses_by_sentence(
+    model: TranslationModel, given: list[Batch]
+) -> dict[tuple[int, int], list[torch.Tensor]]:
+    """Negative log-likelihoods of the words and the end of each sentence, once for every row that has it.
+
+    By the number of its document and its own.
+    """
+    found: dict[tuple[int, int], list[torch.Tensor]] = {}
+    for batch in given:
+        source = batch.source
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(source))
+        scores = torch.nn.functional.linear(hidden, model.output_weight, model.loss_bias)
+        cost = -scores.log_softmax(dim=2).gather(2, batch.target_label.clamp(min=0)[:, :, None])[:, :, 0]
+        for row, sentences in enumerate(batch.label_sentence):
+            for k in range(int(sentences.max()) + 1):
+                key = int(source.document[row]), int(source.first_sentence[row]) + k
+                if bool((sentences == k).any()):
+                    found.setdefault(key, []).append(cost[row][sentences == k])
+    return found
+
+
+@pytest.mark.parametrize("recipe", FAMILIES)
+def test_rows_of_several_sentences_cost_what_their_sentences_cost_the_sentence_model(
+    recipe: str, data: Path, either: Path, tmp_path: Path
+) -> None:
+    tokenizer = open_data(data).tokenizer
+    config, model, _ = started(recipe, data, either, tmp_path)
+    there_config, there = sentence_model(either, data)
+    with torch.no_grad():
+        expected = losses_by_sentence(there, batches(there_config, tokenizer, SentenceView()))
+        rows = batches(config, tokenizer, build_view(config.view))
+        found = losses_by_sentence(model, rows)
+    several = sum(int((batch.source.sentence.max(dim=1).values > 0).sum()) for batch in rows)
+    assert several or recipe == "opus/sentence"
+    assert found.keys() == expected.keys()
+    for key, copies in found.items():
+        for copy in copies:
+            torch.testing.assert_close(copy, expected[key][0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("recipe", FAMILIES)
+def test_search_writes_what_the_sentence_model_writes(
+    recipe: str, beam: int, data: Path, imported: Path, tmp_path: Path
+) -> None:
+    tokenizer = open_data(data).tokenizer
+    config, model, _ = started(recipe, data, imported, tmp_path)
+    model.blend(0.0, config.train.blend or (), everywhere=True)
+    there_config, there = sentence_model(imported, data)
+    document = Document("1", toy_documents(6, 7)[0].source)
+    decode = {"beam": beam, "max_ratio": 1.0, "max_extra": 4, "length_penalty": 0.6}
+    written = []
+    for each, settings in ((model, config), (there, there_config)):
+        by_sentence = {"beam_per": "sentence"} if settings.view.kind == "document" else {}
+        settings = with_section(settings, "decode", **decode, **by_sentence)
+        translator = DocumentTranslator(each.eval(), settings, tokenizer, torch.device("cpu"))
+        written.append([found.document.sentences for _, found in translator.translate([document])])
+    assert written[0] == written[1]
+
+
 def test_casa_encodes_single_sentences_as_the_sentence_model(
     data: Path, imported: Path, tmp_path: Path
 ) -> None:
@@ -280,11 +342,11 @@ class TestSettings:
             for recipe in ("modern/rotary", "docflat/mbe", "mcn/final", "opus/han", "p-transformer/ctx")
         }
         assert found == {
-            "modern/rotary": ("positions", "score", "separators"),
+            "modern/rotary": ("positions", "score"),
             "docflat/mbe": ("mean", "symbols"),
             "mcn/final": ("positions",),
             "opus/han": None,
-            "p-transformer/ctx": ("separators", "symbols"),
+            "p-transformer/ctx": None,
         }
         config = self.settled(data, imported, tmp_path, "modern/rotary", "train.warmup_updates=40")
         assert config.train.blend_updates == 40
@@ -332,12 +394,12 @@ def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path)
         TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
     )
     told = "\n".join(messages)
-    assert "no neutral start: positions, score, separators; blended in over 2 updates" in told
+    assert "no neutral start: positions, score; blended in over 2 updates" in told
     assert "architecture of that run, not of the recipe: model.dimension = 16, not 512" in told
     assert "without blending, single sentences would cost" in told
     assert "development loss while blending: first validation: " in told
     account = unsealed((tmp_path / "run" / "init.json").read_text())
-    assert account["blended"] == {"settings": ["positions", "score", "separators"], "updates": 2}
+    assert account["blended"] == {"settings": ["positions", "score"], "updates": 2}
     loss = account["loss"]
     assert loss["sentences_here"] == pytest.approx(loss["sentences_there"], rel=1e-5)
     assert abs(loss["sentences_blended"] - loss["sentences_there"]) > 0.01

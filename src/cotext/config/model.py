@@ -10,9 +10,9 @@ Attention is span x score x mix, per stack:
 `models/build.py` says which of them go together.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, Layers, Sentences, Symbols, Width
 
@@ -56,6 +56,12 @@ class AttentionConfig(Closed):
     queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a penalty for
     distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
     Junczys-Dowmunt 2023)."""
+    others: Literal["joint", "gated"] = "joint"
+    """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax over
+    the own sentence, plus one over the other sentences behind a gate per head, closed at the start, so that a
+    model that starts from a sentence model begins with its output."""
+    gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
+    """With `others: gated`: learning rate of these gates as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
     """For the span `memory`: number of previous target sentences that a token attends to."""
     top: TopConfig = TopConfig()
@@ -74,6 +80,8 @@ class StackConfig(Closed):
     """See `attention.span`."""
     score: ScoreKind | None = None
     """See `attention.score`."""
+    others: Literal["joint", "gated"] | None = None
+    """See `attention.others`."""
     memory_sentences: Sentences | None = None
     """See `attention.memory_sentences`."""
     top: TopConfig | None = None

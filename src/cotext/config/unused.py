@@ -72,6 +72,11 @@ USES: Final = (
         "top layers (model.attention.top.layers above 0)",
         lambda c: c.model.attention.top.layers > 0,
     ),
+    Use(
+        ("model.attention.gate_rate",),
+        "model.attention.others = gated",
+        lambda c: c.model.attention.others == "gated",
+    ),
     Use(("model.batch.",), "model.batch_context other than none", lambda c: c.model.batch_context != "none"),
     Use(("model.batch.gate",), "model.batch_context = flat", lambda c: c.model.batch_context == "flat"),
     Use(

@@ -11,8 +11,21 @@ from cotext.runtime.errors import CotextError
 
 def has_separators(view: ViewConfig) -> bool:
     """Whether any instance holds a separator."""
-    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
-    return several and view.separators in ("plain", "indexed")
+    return has_rows_of_several(view) and view.separators in ("plain", "indexed")
+
+
+def has_rows_of_several(view: ViewConfig) -> bool:
+    """Whether an instance can have more than one sentence."""
+    return any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
+
+
+def has_target_rows_of_several(view: ViewConfig) -> bool:
+    """Whether the target side of an instance can have more than one sentence."""
+    return any(
+        cut.kind == "document"
+        or (cut.kind == "window" and bool(cut.before if cut.target_before is None else cut.target_before))
+        for cut in (view, *view.mixed_with)
+    )
 
 
 def opens_source(view: ViewConfig) -> bool:

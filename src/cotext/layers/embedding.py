@@ -122,13 +122,7 @@ class SentenceEmbedding(nn.Module, Blended):
     def reads_ranks(self, side: Side) -> bool:
         """Whether `placed` asks where in its sentence a token of a side stands."""
         kind = self.source if side == "source" else self.target
-        if kind.positions != "none":
-            return kind.positions == "reset"
-        return self.in_force < 1 and self._by_sentence
-
-    @property
-    def _by_sentence(self) -> bool:
-        return "reset" in (self.source.positions, self.target.positions)
+        return kind.positions == "reset" or self.in_force < 1
 
     def bare(self, tokens: Tensor, side: Side) -> Tensor:
         """Vectors of tokens alone: [...] -> [..., D]."""
@@ -151,22 +145,23 @@ class SentenceEmbedding(nn.Module, Blended):
         position reaches, if one is known.
         """
         kind = self.source if side == "source" else self.target
+        share = 1.0 if kind.positions == "reset" else self.in_force
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
             if self.training and self.offset:
                 at, below = moved(at, self.offset), None if below is None else below + self.offset
-            x = x + self.encoding(side)(at, below)
-        elif self.in_force < 1:
-            # Positions of the model that training started from, which are on their way out.
-            before = position_of("reset" if self._by_sentence else "absolute", position, rank, sentence)
-            x = x + (1 - self.in_force) * self.encoding(side)(before, below)
+            x = x + share * self.encoding(side)(at, below)
+        if share < 1:
+            # Positions of the sentence model that training started from, which are on their way out.
+            before = position_of("reset", position, rank, sentence)
+            x = x + (1 - share) * self.encoding(side)(before, below)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif kind.segments == "sinusoidal":
             encoded = sinusoidal(k, x.size(-1)).to(x.dtype)
-            x = x + (encoded if self.from_first else encoded * (k > 0)[:, :, None])
+            x = x + self.in_force * (encoded if self.from_first else encoded * (k > 0)[:, :, None])
         return self.finished(x, side)
 
     def finished(self, x: Tensor, side: Side) -> Tensor:

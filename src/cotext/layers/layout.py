@@ -30,9 +30,10 @@ from torch import Tensor
 
 from cotext.layers.buckets import Sentences
 from cotext.layers.context_nodes import Nodes, node_query_mask
+from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import is_current, visible
+from cotext.layers.masks import causal, is_current, visible
 from cotext.layers.positions import LearnedPositions, PositionTable, ranks
 from cotext.layers.segments import Segments
 from cotext.layers.sentence_memory import MemoryLayout
@@ -247,6 +248,22 @@ class Layout:
         tokens = None if self._indices is None else self._token_indices
         return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
 
+    @cached_property
+    def apart(self) -> Apart | None:
+        """Keys of the own sentence, and of others in the row; None where every row is one sentence."""
+        if self.several is None:
+            return None
+        same = (self.sentence[:, :, None] == self.sentence[:, None, :])[:, None]
+        seen = causal(*same.shape[2:], same.device) if self.causal else self.row_keys.mask
+        if seen is None:
+            seen = torch.ones_like(same)
+        return Apart.of(same & seen, seen & ~same, self.causal)
+
+    @cached_property
+    def source_apart(self) -> Apart | None:
+        """Keys of the source sentence that is translated, and of others; None where there are no others."""
+        return self.source.apart(self.sentence)
+
     def _token_indices(self) -> TokenIndices:
         assert self._indices is not None
         return TokenIndices(self._indices, self._indices)
@@ -365,6 +382,16 @@ class Step:
     def source_keys(self) -> Keys:
         """Keys of attention over whole source rows."""
         return _source_keys(self)
+
+    @cached_property
+    def apart(self) -> Apart | None:
+        """Slots of the tokens' own sentence, and of others; None where every row is one sentence."""
+        return None if self.source.single else self.state.apart(self.sentence, self.row)
+
+    @cached_property
+    def source_apart(self) -> Apart | None:
+        """Keys of the source sentence that is translated, and of others; None where there are no others."""
+        return self.source.apart(self.sentence.reshape(self.state.entries, -1))
 
     def keys(self, slots: SlotMask) -> Keys:
         """The keys in a cache that `slots` points to."""

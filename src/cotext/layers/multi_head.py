@@ -111,7 +111,13 @@ class RowSpan:
         """Self-attention of complete rows: mixed values, packed as x is."""
         score = attention.score
         q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
-        return layout.pack(merge_heads(score.attend(q, (k, v), layout.row_keys, layout)))
+        return layout.pack(merge_heads(self.product(score, q, (k, v), layout.row_keys, layout)))
+
+    def product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        """One product of a self-attention: [B, H, T, K]."""
+        return score.attend(q_BHTK, kv, keys, layout)
 
     def slots(self, step: Step) -> SlotMask:
         """Slots that the next tokens see in the caches of their own side."""
@@ -119,11 +125,16 @@ class RowSpan:
 
     def attend_source(self, attention: "CrossAttention", x: Tensor, layout: Layout) -> Tensor:
         """Cross-attention of complete rows: mixed values, packed as x is."""
-        query = layout.unpack(attention.score.project(attention.query, x, layout, x.size(-1)))
+        score = attention.score
+        q = attention.split(layout.unpack(score.project(attention.query, x, layout, x.size(-1))))
         kv = layout.source.keys_values[attention.index]
-        return layout.pack(
-            merge_heads(attention.score.attend_source(attention.split(query), kv, layout.source_keys))
-        )
+        return layout.pack(merge_heads(self.source_product(score, q, kv, layout.source_keys, layout)))
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        """One product of a cross-attention: [B, H, T, K]."""
+        return score.attend_source(q_BHTK, kv, keys)
 
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
         """Keys and values of the source that the next tokens see, by the index of the attention."""
@@ -160,7 +171,7 @@ class SelfAttention(nn.Module):
         slots, cache = self.span.slots(step), step.state.caches[self.index]
         cache.write(k, v, slots.start)
         kv = cache.read(slots.stop, slots.first)
-        return merge_heads(score.attend(q, kv, step.keys(slots), step))
+        return merge_heads(self.span.product(score, q, kv, step.keys(slots), step))
 
 
 class CrossAttention(nn.Module):
@@ -188,7 +199,8 @@ class CrossAttention(nn.Module):
             # The beams of an entry become more queries of that entry: its keys are not copied.
             side, score = layout.side_by_side(x), self.score
             q = self.split(score.project(self.query, side, layout, x.size(-1)))
-            mixed = merge_heads(score.attend_source(q, *self.span.source(layout, self.index)))
+            kv, keys = self.span.source(layout, self.index)
+            mixed = merge_heads(self.span.source_product(score, q, kv, keys, layout))
         else:
             mixed = self.span.attend_source(self, x, layout)
         out: Tensor = self.out(mixed)

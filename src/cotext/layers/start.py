@@ -27,6 +27,10 @@ class StartsFromOthers(ABC):
     def neutral_start(self) -> Mapping[str, float]:
         """Own name of a parameter -> the constant at which the module changes next to nothing."""
 
+    def rates(self) -> Mapping[str, float]:
+        """Own name of a parameter -> its learning rate as a multiple of that of the other parameters."""
+        return {}
+
 
 class ZeroGate(nn.Module, StartsFromOthers):
     """The share of a change that is made, number by number: x + a * (changed - x), a = 0 at first.

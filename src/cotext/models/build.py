@@ -25,6 +25,7 @@ from cotext.layers.multi_head import (
     SelfAttention,
 )
 from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
+from cotext.layers.others import GatedOthersSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
@@ -44,7 +45,9 @@ from cotext.models.transformer import Parts, Transformer
 from cotext.runtime.errors import CotextError
 
 SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
-    "row": lambda config, size: RowSpan(),
+    "row": lambda config, size: (
+        GatedOthersSpan(size.heads, config.gate_rate) if config.others == "gated" else RowSpan()
+    ),
     "sentence": lambda config, size: SentenceSpan(),
     "memory": lambda config, size: MemorySpan(config.memory_sentences),
     "nodes": lambda config, size: NodeSpan(size.dropout),
@@ -231,7 +234,7 @@ def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int)
         )
         for span in model.layer_spans(side, layer)
     )
-    return GatedAttention(size.dimension, local, *wide) if wide else local
+    return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
 
 
 def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttention | GatedAttention:
@@ -241,4 +244,4 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttenti
         CrossAttention(size.attention, SPANS[span](config, size.attention), SCORES[score](size.attention))
         for span in model.layer_spans("cross", layer)
     )
-    return GatedAttention(size.dimension, local, *wide) if wide else local
+    return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local

@@ -105,14 +105,14 @@ def _check_attention(model: ModelConfig) -> None:
 
     crosses = model.stack("cross")
     inside = crosses.spans - {"row", "current"}
-    if inside and _keeps_current(model):
+    if inside and keeps_current(model):
         raise CotextError(
             f"{_key(model, 'cross', 'span')} = {inside.pop()}: where the encoder, or cross-attention, keeps "
             "current sentences alone (current), target sentences of the context have no source; choose row"
         )
 
 
-def _keeps_current(model: ModelConfig) -> bool:
+def keeps_current(model: ModelConfig) -> bool:
     """Whether the states of context sentences are gone when the decoder reads the source."""
     return "current" in model.stack("encoder").spans | model.stack("cross").spans
 
@@ -144,7 +144,7 @@ def _key(model: ModelConfig, side: Side, key: str) -> str:
 def _check_positions(model: ModelConfig) -> None:
     stacks = [model.stack("encoder"), model.stack("decoder"), model.stack("cross")]
     aware = any(stack.score in ("absolute", "positions") for stack in stacks[:2])
-    if aware and model.positions == "reset":
+    if aware and model.positions == "reset" and not model.neutral_start:
         raise CotextError(
             "model.positions = reset: the positions that every layer adds are absolute ones; choose "
             "absolute, shifted or none, or another score of model.attention"

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from cotext.layers.gate import joint
 from cotext.layers.layout import AnyLayout
 from cotext.layers.multi_head import CrossAttention, SelfAttention
-from cotext.layers.start import StartsFromOthers
+from cotext.layers.start import StartsFromOthers, ZeroGate
 
 # sigmoid(4) = 0.982: the share of local attention where training starts from a sentence model
 GATE_START = 4.0
@@ -36,17 +36,23 @@ class GatedAttention(nn.Module, StartsFromOthers):
     """A local and a global attention of one kind over the same tokens, mixed by a gate."""
 
     def __init__(
-        self, dimension: int, local: SelfAttention | CrossAttention, wide: SelfAttention | CrossAttention
+        self,
+        dimension: int,
+        local: SelfAttention | CrossAttention,
+        wide: SelfAttention | CrossAttention,
+        neutral_start: bool = False,
     ) -> None:
         super().__init__()
         self.local = local
         self.wide = wide
         self.gate = nn.Linear(2 * dimension, dimension)
+        self.start = ZeroGate(dimension) if neutral_start else None
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """States shaped as x."""
         near, far = self.local(x, layout), self.wide(x, layout)
-        return torch.lerp(far, near, joint(self.gate, near, far).sigmoid())
+        mixed = torch.lerp(far, near, joint(self.gate, near, far).sigmoid())
+        return mixed if self.start is None else self.start(near, mixed)
 
     def adopted_names(self) -> Mapping[str, str]:
         """Local and global attention of a gated layer both start as the one attention of a plain layer."""
@@ -54,5 +60,8 @@ class GatedAttention(nn.Module, StartsFromOthers):
         return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
 
     def neutral_start(self) -> Mapping[str, float]:
-        """Gates start almost closed to global attention, which has not learned yet what to look for."""
-        return {"gate.weight": 0.0, "gate.bias": GATE_START}
+        """Gates start almost closed to global attention, which has not learned yet what to look for.
+
+        Behind a second gate that starts closed, they start half open.
+        """
+        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

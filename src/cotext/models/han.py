@@ -26,7 +26,7 @@ from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.multi_head import merge_heads, projection, split_heads
-from cotext.layers.start import StartsFromOthers
+from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings
 
@@ -72,6 +72,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         self.feed_forward = size.feed_forward_layer()
         self.norm = nn.LayerNorm(size.dimension)
         self.gate = nn.Linear(2 * size.dimension, size.dimension)
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
         self.dropout = Dropout(size.dropout)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
@@ -109,7 +110,10 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         d = self.feed_forward(self._chosen(h_BTD, torch.stack(answers, dim=2), exists_BTm | ~any_BT1))
         d = self.norm(self.dropout(d))
         gate = joint(self.gate, h_BTD, d).sigmoid().to(h_BTD.dtype)
-        return torch.where(any_BT1, torch.lerp(d.to(h_BTD.dtype), h_BTD, gate), h_BTD)
+        mixed = torch.lerp(d.to(h_BTD.dtype), h_BTD, gate)
+        if self.start is not None:
+            mixed = self.start(h_BTD, mixed)
+        return torch.where(any_BT1, mixed, h_BTD)
 
     def _chosen(self, h_BTD: Tensor, answers_BTmD: Tensor, exists_BTm: Tensor) -> Tensor:
         """Attention of every token to the answers of its sentences: [B, T, D]."""
@@ -125,5 +129,5 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         return {}
 
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts almost closed to other sentences."""
-        return {"gate.weight": 0.0, "gate.bias": GATE_START}
+        """The gate starts almost closed to other sentences; behind a second, closed one it starts half open."""
+        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

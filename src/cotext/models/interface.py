@@ -143,6 +143,15 @@ class System(nn.Module, ABC):
             for own, value in module.neutral_start().items()
         }
 
+    def rates(self) -> Mapping[str, float]:
+        """Learning rates of parameters, as multiples of that of the others: name -> factor."""
+        return {
+            f"{name}.{own}": rate
+            for name, module in self.named_modules()
+            if isinstance(module, StartsFromOthers)
+            for own, rate in module.rates().items()
+        }
+
     def blend(self, share: float, what: Collection[str], everywhere: bool = False) -> None:
         """Have some of what is blended in (`Blended.what`) in force to this share (0 ... 1) in training.
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from cotext.config.training import TrainConfig
+from cotext.models.interface import System
 
 
 class Adam(AdamW):
@@ -30,22 +31,23 @@ def make_optimizer(
     """Adam with decoupled weight decay over what is trained, and the names of its parameters in its order.
 
     `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
-    have nothing to start from, where training starts from another run.
+    have nothing to start from, where training starts from another run. Parts with a rate of their own have that.
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    groups = [(1.0, list(named))]
-    if config.fresh_rate != 1:
-        known, new = ([name for name in named if (name in fresh) == is_new] for is_new in (False, True))
-        groups = [(1.0, known), (config.fresh_rate, new)]
+    rates = model.rates() if isinstance(model, System) else {}
+    groups: dict[float, list[str]] = {}
+    for name in named:
+        factor = rates.get(name, config.fresh_rate if name in fresh else 1.0)
+        groups.setdefault(factor, []).append(name)
     optimizer = Adam(
-        [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups if names],
+        [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups.items()],
         lr=config.learning_rate,
         betas=config.adam_betas,
         eps=config.adam_epsilon,
         weight_decay=config.weight_decay,
         fused=True,
     )
-    return optimizer, [name for _, names in groups for name in names]
+    return optimizer, [name for names in groups.values() for name in names]
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from cotext.config.recipe import Config, parse_run_config
 from cotext.config.training import Blended, TrainConfig
-from cotext.data.build import further_symbols, has_separators
+from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
+from cotext.models.checks import keeps_current
 from cotext.models.run_folder import IMPORT, describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
@@ -50,6 +51,8 @@ def _as_before(config: Config, before: Config) -> Config:
         config = _laid_over(config, "model", **architecture(config, before))
     if config.model.neutral_start is None:
         config = _laid_over(config, "model", neutral_start=before.model.neutral_start)
+    if config.model.neutral_start and _gated_already(before):
+        config = _with_gated_others(config)
     if config.model.from_first is None:
         config = _laid_over(config, "model", from_first=before.model.from_first)
     if config.view.open_source is None:
@@ -81,9 +84,38 @@ def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config
     if config.model.neutral_start is None and (imported or there.model.neutral_start):
         config = _laid_over(config, "model", neutral_start=True)
     known = there.view.bracketed and there.view.open_source is not False
+    if config.model.neutral_start and has_rows_of_several(config.view):
+        if _gated_already(there) or not has_rows_of_several(there.view):
+            config = _with_gated_others(config)
     if config.model.neutral_start and config.view.open_source is None and config.view.bracketed and not known:
         config = _laid_over(config, "view", open_source=False)
     return config
+
+
+def _gated_already(config: Config) -> bool:
+    return config.model.attention.others == "gated"
+
+
+def _with_gated_others(config: Config) -> Config:
+    """Settle separators, positions and attention so that every sentence of a row is what it is alone.
+
+    It has the begin and the end that a sentence model knows and positions that restart, and other sentences come in
+    behind gates, where an attention can see any.
+    """
+    model, view = config.model, config.view
+    if not view.bracketed:
+        config = _laid_over(config, "view", separators="bracket")
+    settled: dict[str, Any] = {"attention": model.attention.model_copy(update={"others": "gated"})}
+    alone = {"decoder": not has_target_rows_of_several(view), "cross": keeps_current(model)}
+    settled |= {
+        side: getattr(model, side).model_copy(update={"others": "joint"})
+        for side, is_alone in alone.items()
+        if is_alone
+    }
+    settled |= {
+        key: "reset" for key in ("positions", "target_positions") if getattr(model, key) == "absolute"
+    }
+    return _laid_over(config, "model", **settled)
 
 
 def _with_blending(config: Config, there: Config) -> Config:
@@ -109,7 +141,9 @@ def replacements(there: Config, here: Config) -> list[Blended]:
 
 def _replacing(config: Config) -> list[Blended]:
     model, found = config.model, list[Blended]()
-    if "none" in (model.positions, model.target_positions):
+    kinds = {model.positions, model.target_positions or model.positions}
+    sinusoidal = "sinusoidal" in (model.segments, model.target_segments)
+    if "none" in kinds or ("shifted" in kinds or sinusoidal) and has_rows_of_several(config.view):
         found.append("positions")
     if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
         found.append("score")

@@ -96,8 +96,7 @@ def show_weights(
 
     `tokens` is asked only then.
     """
-    watcher = _watcher.get()
-    if watcher is None:
+    if not watched():
         return
     scores = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
     if bias is not None:
@@ -107,8 +106,17 @@ def show_weights(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     # In double precision no weight of a key that may be attended to becomes zero.
-    indices = None if tokens is None else tokens()
-    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
+    show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
+
+
+def show_these(
+    weights_BHTS: Tensor, q_BHTK: Tensor, tokens: Callable[[], TokenIndices] | None = None
+) -> None:
+    """Show weights that an attention has computed itself."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        indices = None if tokens is None else tokens()
+        watcher(weights_BHTS, q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
 
 
 class _DroppedAttention(Function):

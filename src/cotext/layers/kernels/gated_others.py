@@ -1,0 +1,146 @@
+"""Two softmaxes over disjoint keys in one product: the own sentence, and other sentences behind a gate per head.
+
+    weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
+
+On a CPU scores are computed for a few queries at a time, so that they stay in the processor's cache, and once more in
+the backward pass. Torch's kernel would have to be called twice, and with a mask it cannot skip keys after the query.
+On other devices that is what happens.
+
+Shapes: B rows, H heads, T queries, S keys, K per head.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from cotext.layers.kernels.sdpa import TokenIndices, in_single, show_these, watched
+
+CHUNK_NUMBERS = 1 << 18  # scores that are computed at a time, by measurement: 1 MB
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Which keys belong to a query's own sentence, and which to other sentences.
+
+    `own` and `others` [B, 1, T, S] are masks, True = may attend. A query without keys in other sentences is False in
+    `seen` [B, 1, T, 1]; its first key is True in `others`, so that a softmax is defined. So is that of padding in `own`.
+    `causal`: there are as many keys as queries, and query t attends to none after key t.
+    """
+
+    own: Tensor
+    others: Tensor
+    seen: Tensor
+    causal: bool = False
+
+    @classmethod
+    def of(cls, own: Tensor, others: Tensor, causal: bool = False) -> "Apart":
+        """From both masks."""
+        seen = others.any(dim=3, keepdim=True)
+        own, others = (
+            torch.cat((mask[..., :1] | ~mask.any(dim=3, keepdim=True), mask[..., 1:]), dim=3)
+            for mask in (own, others)
+        )
+        return cls(own, others, seen, causal)
+
+    @cached_property
+    def biases(self) -> tuple[Tensor, Tensor]:
+        """What is added to scores before each softmax: 0 or minus infinity, as the masks."""
+        own, others = (
+            torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
+            for mask in (self.own, self.others)
+        )
+        return own, others
+
+
+@in_single
+def attend_apart(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    gate_H: Tensor,
+    apart: Apart,
+    tokens: Callable[[], TokenIndices] | None = None,
+) -> Tensor:
+    """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K].
+
+    `watch_weights` is shown absolute weights, scaled to a sum of 1: those of others can be negative.
+    """
+    gate = gate_H.to(q_BHTK.dtype)[:, None, None]
+    if watched():
+        own, others = _softmaxes(q_BHTK.double(), k_BHSK.double(), apart, *3 * (slice(None),))
+        weights = (own + gate.double() * apart.seen * others).abs()
+        show_these(weights / weights.sum(dim=-1, keepdim=True), q_BHTK, tokens)
+    if q_BHTK.device.type == "cpu":
+        mixed: Tensor = _AttendApart.apply(  # type: ignore[no-untyped-call]
+            q_BHTK, k_BHSK, v_BHSK, gate, apart
+        )
+        return mixed
+    own, others = (
+        scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask)
+        for mask in (apart.own, apart.others)
+    )
+    return own + gate * apart.seen * others
+
+
+class _AttendApart(Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, apart: Apart) -> Tensor:
+        ctx.save_for_backward(q, k, v, gate)
+        ctx.apart = apart
+        out = torch.empty_like(q)
+        for rows, queries, keys in _chunks(q, k, apart.causal):
+            own, others = _softmaxes(q, k, apart, rows, queries, keys)
+            share = gate * apart.seen[rows, :, queries]
+            out[rows, :, queries] = torch.addcmul(own, others, share) @ v[rows, :, keys]
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        # With weights w = own + gate * others and their gradient dw, the gradient of scores is
+        #   w * dw - own * sum(own * dw) - gate * others * sum(others * dw)
+        q, k, v, gate = ctx.saved_tensors
+        grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        grad_gate, scale = torch.zeros_like(gate), q.size(-1) ** -0.5
+        for rows, queries, keys in _chunks(q, k, ctx.apart.causal):
+            own, others = _softmaxes(q, k, ctx.apart, rows, queries, keys)
+            seen = ctx.apart.seen[rows, :, queries]
+            weight, grad_out = torch.addcmul(own, others, gate * seen), grads[0][rows, :, queries]
+            grad_weight = grad_out @ v[rows, :, keys].transpose(-2, -1)
+            grad_v[rows, :, keys] += weight.transpose(-2, -1) @ grad_out
+            of_own, of_others = ((grad_weight * x).sum(dim=-1, keepdim=True) for x in (own, others))
+            of_others *= seen
+            grad_gate += of_others.sum(dim=(0, 2), keepdim=True)[0]
+            grad_scores = weight.mul_(grad_weight).addcmul_(own, of_own, value=-1)
+            grad_scores.addcmul_(others, gate * of_others, value=-1).mul_(scale)
+            grad_q[rows, :, queries] = grad_scores @ k[rows, :, keys]
+            grad_k[rows, :, keys] += grad_scores.transpose(-2, -1) @ q[rows, :, queries]
+        return grad_q, grad_k, grad_v, grad_gate, None
+
+
+def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
+    """Rows, queries and keys to compute at a time."""
+    (entries, heads, tokens, _), keys = q.shape, k.size(2)
+    rows = max(CHUNK_NUMBERS // (heads * tokens * keys), 1)
+    queries = min(max(CHUNK_NUMBERS // (heads * keys), 1), tokens)
+    for row in range(0, entries, rows):
+        for query in range(0, tokens, queries):
+            stop = min(query + queries, tokens)
+            yield slice(row, row + rows), slice(query, stop), slice(0, stop if causal else keys)
+
+
+def _softmaxes(
+    q: Tensor, k: Tensor, apart: Apart, rows: slice, queries: slice, keys: slice
+) -> tuple[Tensor, Tensor]:
+    """Weights of the keys of the own sentence, and of others, `seen` or not: [rows, H, queries, keys] each."""
+    scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
+    own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
+    return own, others

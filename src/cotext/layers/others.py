@@ -1,0 +1,98 @@
+"""Attention to the own sentence, and to other sentences behind a gate.
+
+A document system that starts from a sentence model keeps what that model does inside every sentence. For a query i of
+sentence s, with the same queries, keys and values in both terms:
+
+    out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
+          + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K)) v_j
+
+There is one number a_h per head and attention. It starts at 0, so that the first output is that of the sentence model.
+In cross-attention, s is the source sentence that the query translates. Nothing tells queries and keys what to look for
+in other sentences until the gates open: they need a higher learning rate than other weights
+(`model.attention.gate_rate`).
+
+Shapes: B rows, H heads, T queries, S keys, K per head.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.kernels.gated_others import Apart, attend_apart
+from cotext.layers.layout import AnyLayout, Keys
+from cotext.layers.multi_head import RowSpan, Score
+from cotext.layers.start import StartsFromOthers
+from cotext.layers.state import KeysValues
+
+
+class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
+    """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate per head."""
+
+    asks = ("packing", "mask", "apart")
+    asks_source = ("packing", "source_apart")
+
+    def __init__(self, heads: int, rate: float) -> None:
+        """`rate`: learning rate of the gates as a multiple of that of other parameters."""
+        super().__init__()
+        self.rate = rate
+        self.gate = nn.Parameter(torch.zeros(heads))
+
+    @property
+    def open(self) -> Tensor:
+        """The factor of what comes from other sentences, between -1 and 1: [H]."""
+        return self.gate.float().tanh()
+
+    def product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        """One product of a self-attention: [B, H, T, K]."""
+
+        def attend(keys: Keys) -> Tensor:
+            return score.attend(q_BHTK, kv, keys, layout)
+
+        fast = type(score).attend is Score.attend and not score.dropout
+        return self._attend(attend, fast, q_BHTK, kv, keys, layout.apart)
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        """One product of a cross-attention: [B, H, T, K]."""
+
+        def attend(keys: Keys) -> Tensor:
+            return score.attend_source(q_BHTK, kv, keys)
+
+        fast = type(score).attend_source is Score.attend_source and not score.dropout
+        return self._attend(attend, fast, q_BHTK, kv, keys, layout.source_apart)
+
+    def adopted_names(self) -> Mapping[str, str]:
+        """No parameter of a plain model corresponds to the gate."""
+        return {}
+
+    def neutral_start(self) -> Mapping[str, float]:
+        """The gate starts closed."""
+        return {"gate": 0.0}
+
+    def rates(self) -> Mapping[str, float]:
+        """A gate at zero holds back everything behind it."""
+        return {"gate": self.rate}
+
+    def _attend(
+        self,
+        attend: Callable[[Keys], Tensor],
+        fast: bool,
+        q_BHTK: Tensor,
+        kv: KeysValues,
+        keys: Keys,
+        apart: Apart | None,
+    ) -> Tensor:
+        """`fast`: scores depend on contents alone, so that one kernel computes both products."""
+        if apart is None:  # every row is one sentence
+            return attend(keys)
+        if fast:
+            return attend_apart(q_BHTK, *kv, self.open, apart, keys.tokens)
+        own, others = (
+            attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others)
+        )
+        return own + self.open.to(own.dtype)[:, None, None] * apart.seen * others

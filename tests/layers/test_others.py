@@ -1,0 +1,114 @@
+"""Own sentences and others behind gates: the equations, query by query, without the package's kernels."""
+
+import math
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from torch import Tensor
+
+from cotext.data.batch import Instance
+from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch
+from cotext.data.views import Window
+from cotext.layers.kernels import gated_others
+from cotext.layers.kernels.gated_others import Apart, attend_apart
+from cotext.layers.kernels.sdpa import watch_weights
+from cotext.layers.others import GatedOthersSpan
+
+TOKENIZER = PlainWordTokenizer("a b c d e f g h".split())
+
+
+def mixed(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, own: Tensor, others: Tensor) -> Tensor:
+    """One query after the other: [B, H, T, K]."""
+    out = torch.zeros_like(q)
+    for b, h, t in torch.cartesian_prod(*map(torch.arange, q.shape[:3])).tolist():
+        scores = [float(q[b, h, t] @ k[b, h, s]) / math.sqrt(q.size(3)) for s in range(k.size(2))]
+        for mask, share in ((own, 1.0), (others, float(gate[h]))):
+            seen = [s for s in range(k.size(2)) if mask[b, 0, t, s]]
+            total = sum(math.exp(scores[s]) for s in seen)
+            for s in seen:
+                out[b, h, t] += share * math.exp(scores[s]) / total * v[b, h, s]
+    return out
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gated_others, "CHUNK_NUMBERS", 24)
+
+
+def rows(causal: bool) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Queries, keys and values of two rows of unequal sentences, the second padded; masks of own and others."""
+    torch.manual_seed(1)
+    sentence = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, -1, -1]])
+    same = (sentence[:, :, None] == sentence[:, None])[:, None]
+    seen = (sentence >= 0)[:, None, None].expand_as(same)
+    if causal:
+        seen = torch.ones(7, 7, dtype=torch.bool).tril().expand_as(same)
+    q_k_v = [torch.randn(2, 3, 7, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    return q_k_v, same & seen, ~same & seen
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_both_softmaxes(causal: bool, small_chunks: None) -> None:
+    q_k_v, own, others = rows(causal)
+    gate = torch.tensor([0.5, 0.0, -0.8], dtype=torch.float64)
+    found = attend_apart(*q_k_v, gate, Apart.of(own, others, causal))
+    expected = mixed(*q_k_v, gate, own, others)
+    torch.testing.assert_close(found[0], expected[0])
+    torch.testing.assert_close(found[1, :, :5], expected[1, :, :5])
+    assert bool(found.isfinite().all())  # on padding, too
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(causal: bool, small_chunks: None) -> None:
+    q_k_v, own, others = rows(causal)
+    apart = Apart.of(own, others, causal)
+    gate = torch.tensor([0.5, 0.0, -0.8], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *given: attend_apart(*given, apart), (*q_k_v, gate))
+
+
+def test_the_weights_that_are_shown_are_those_that_were_used() -> None:
+    q_k_v, own, others = rows(False)
+    gate = torch.tensor([0.5, 0.0, -0.8], dtype=torch.float64)
+    seen: list[Tensor] = []
+    with watch_weights(lambda weights, real, tokens: seen.append(weights)):
+        attend_apart(*q_k_v, gate, Apart.of(own, others))
+    (weights,) = seen
+    torch.testing.assert_close(weights.sum(dim=3), torch.ones(2, 3, 7, dtype=torch.float64))
+    of_others = (weights * others).sum(dim=3)[:, :, :5]
+    torch.testing.assert_close(of_others[:, 0], torch.full_like(of_others[:, 0], 0.5 / 1.5))
+    torch.testing.assert_close(of_others[:, 1], torch.zeros_like(of_others[:, 1]))
+    torch.testing.assert_close(of_others[:, 2], torch.full_like(of_others[:, 2], 0.8 / 1.8))
+
+
+SOURCE = ([4, 5, 6], [7, 8], [9, 10, 11, 4])
+TARGET = ([8, 7], [6, 5, 4, 9], [10])
+
+
+def states(gate: float, source: tuple[list[int], ...], target: tuple[list[int], ...]) -> Tensor:
+    """Decoder states of a row of three sentences under gates that are equally open: [T, D]."""
+    config = tiny_config(
+        model={"attention": {"others": "gated"}, "positions": "reset"},
+        view={**window(2), "separators": "bracket"},
+    )
+    model = random_model(config, TOKENIZER)
+    for module in model.modules():
+        if isinstance(module, GatedOthersSpan):
+            module.gate.data.fill_(gate)
+    row = Instance(0, Window(range(3), range(3), range(2, 3)), source, target)
+    batch = make_batch([row], special_symbols(TOKENIZER, config.view))
+    with torch.no_grad():
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    return hidden[0][batch.input_sentence[0] == 2]
+
+
+@pytest.mark.parametrize("gate", [0.0, 0.3])
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("changed", [0, 1])
+def test_other_sentences_have_an_effect_where_gates_are_open(gate: float, side: str, changed: int) -> None:
+    other = {"source": list(SOURCE), "target": list(TARGET)}
+    other[side][changed] = [*other[side][changed], 6]
+    before = states(gate, SOURCE, TARGET)
+    after = states(gate, tuple(other["source"]), tuple(other["target"]))
+    assert torch.allclose(before, after, rtol=0, atol=1e-12) == (gate == 0)
