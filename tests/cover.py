@@ -28,6 +28,7 @@ SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "encoder span": {
         "row": {},
+        "row, others gated": {"encoder": {"others": "gated"}},
         "sentence": {"encoder": {"span": "sentence"}},
         "gated": {"encoder": GATED},
         "current on top": {"encoder": {"top": {"layers": 1, "span": "current"}}},
@@ -40,6 +41,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "decoder span": {
         "row": {},
+        "row, others gated": {"decoder": {"others": "gated"}},
         "sentence": {"decoder": {"span": "sentence"}},
         "gated": {"decoder": GATED},
         "memory of one": {"decoder": {"span": "memory", "score": "transformer_xl"}},
@@ -49,6 +51,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "decoder score": {"content": {}, **{score: {"decoder": {"score": score}} for score in SCORES[1:]}},
     "cross span": {
         "row": {},
+        "row, others gated": {"cross": {"others": "gated"}},
         "sentence": {"cross": {"span": "sentence"}},
         "gated": {"cross": GATED},
         "current": {"cross": {"span": "current"}},

@@ -55,14 +55,6 @@ SYSTEMS = cover() | {
             "document_layer": "segment_gate",
         },
     }.items()
-} | {
-    "others behind gates": {"attention": {"others": "gated"}},
-    "others behind gates, positions in layers": {"attention": {"others": "gated", "score": "positions"}},
-    "others behind gates, document layer": {
-        "attention": {"others": "gated"},
-        "document_layer": "hierarchical",
-        "document": {"target": True},
-    },
 }
 # Non-autoregressive models, as overrides of `model`.
 NODES = {"span": "sentence", "top": {"layers": 2, "span": "nodes"}}

@@ -30,8 +30,8 @@ from cotext.layers.state import KeysValues
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate per head."""
 
-    asks = ("packing", "mask", "apart")
-    asks_source = ("packing", "source_apart")
+    answers = ("several",)
+    source_answers = ("source.spans",)
 
     def __init__(self, heads: int, rate: float) -> None:
         """`rate`: learning rate of the gates as a multiple of that of other parameters."""

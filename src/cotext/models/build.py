@@ -226,13 +226,19 @@ def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
     )
 
 
+def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
+    """The spans of a layer; a second one stands behind a gate itself and needs none for other sentences."""
+    config = model.stack(side)
+    for span in model.layer_spans(side, layer):
+        yield SPANS[span](config, size.attention)
+        config = config.model_copy(update={"others": "joint"})
+
+
 def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> nn.Module:
     config = model.stack(side)
     local, *wide = (
-        SelfAttention(
-            size.attention, SPANS[span](config, size.attention), SCORES[config.score](size.attention)
-        )
-        for span in model.layer_spans(side, layer)
+        SelfAttention(size.attention, span, SCORES[config.score](size.attention))
+        for span in _spans(model, side, size, layer)
     )
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
 
@@ -241,7 +247,7 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttenti
     config = model.stack("cross")
     score = CROSS_SCORES.get(config.score, config.score)
     local, *wide = (
-        CrossAttention(size.attention, SPANS[span](config, size.attention), SCORES[score](size.attention))
-        for span in model.layer_spans("cross", layer)
+        CrossAttention(size.attention, span, SCORES[score](size.attention))
+        for span in _spans(model, "cross", size, layer)
     )
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
