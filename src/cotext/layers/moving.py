@@ -35,7 +35,7 @@ def pinned(thing: T) -> T:
     return moved(thing, Tensor.pin_memory)
 
 
-def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, tuple[Any, Any]]) -> Any:
+def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[Any]]) -> Any:
     if isinstance(thing, nn.Module | nn.Parameter):
         return thing
     if id(thing) in known:
@@ -49,11 +49,11 @@ def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, tuple
         copied = {key: _moved(value, place, known) for key, value in thing.items()}
     elif type(thing).__module__.partition(".")[0] == PACKAGE:
         copied = object.__new__(type(thing))
-        known[id(thing)] = thing, copied  # beforehand: a layout may be an answer of its own
+        known[id(thing)] = [thing, copied]  # beforehand: a layout may be an answer of its own
         for name, value in _attributes(thing):
             object.__setattr__(copied, name, _moved(value, place, known))  # also of what is frozen
     # With the original, which must not make room for another of its id.
-    known[id(thing)] = thing, copied
+    known[id(thing)] = [thing, copied]
     return copied
 
 
