@@ -263,9 +263,7 @@ def _nbest_beam(
     if options.nbest == 1 or not any(wanted):
         return None
     # What other rows see of a beam must not change with the list.
-    return NBestBeam(
-        wanted, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows
-    )
+    return NBestBeam(wanted, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows)
 
 
 def _advance(

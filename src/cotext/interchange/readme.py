@@ -10,8 +10,8 @@ def readme_of_class(
     """Of a model of a class of Hugging Face.
 
     `separators`: names and rows of the symbols between the sentences of its rows, of at most `max_tokens`
-    tokens; none where these are single sentences. `length_penalty`: the run's own, where transformers has none
-    of its form.
+    tokens; none where these are single sentences. `length_penalty`: that of the run, where
+    transformers has none of its form.
     """
     lines = [f"A {kind}, exported from a run of Cotext.", "", f"signature: {signature}", ""]
     if separators:
