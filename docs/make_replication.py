@@ -30,10 +30,11 @@ ASKED = (
     *(f"train.{key}" for key in ("learning_rate", "warmup_updates", "adam_betas", "adam_epsilon")),
     *(f"train.{key}" for key in ("max_tokens", "accumulate", "clip_norm", "max_updates")),
     *(f"train.{key}" for key in ("validate_every", "best_by", "patience", "average")),
-    *(f"decode.{key}" for key in ("beam", "length_penalty", "max_ratio", "max_extra")),
+    *(f"decode.{key}" for key in ("beam", "length_penalty", "length_penalty_form")),
+    *(f"decode.{key}" for key in ("max_ratio", "max_extra")),
 )
 WRAPPER = TextWrapper(width=118, break_long_words=False, break_on_hyphens=False)
-OF_SEARCH = ("decode.length_penalty", "decode.max_ratio", "decode.max_extra")
+OF_SEARCH = ("decode.length_penalty", "decode.length_penalty_form", "decode.max_ratio", "decode.max_extra")
 TOP = """# Replication
 
 What stands for each table and figure of the papers, where every setting comes from, where Cotext differs,

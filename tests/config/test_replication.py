@@ -66,6 +66,16 @@ def test_of_every_default_it_is_known_whether_it_is_told(recipe: str) -> None:
     assert not missing
 
 
+def test_the_length_penalty_has_the_form_of_the_authors_code() -> None:
+    """Zheng et al. 2020: that of Wu et al. 2016; fairseq, or nothing known: a power of the length."""
+    forms = {recipe: load_config(recipe).decode.length_penalty_form for recipe in recipe_names()}
+    theirs = {recipe for recipe in forms if recipe.startswith("mcn/")}
+    assert {recipe for recipe, form in forms.items() if form == "gnmt"} == {
+        *theirs,
+        "mixtures/mcn-p-transformer",
+    }
+
+
 def test_what_is_ours_has_its_reason_among_the_differences() -> None:
     explained = {
         (source_of(each["recipe"])["source"], key)

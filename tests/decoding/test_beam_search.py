@@ -14,6 +14,7 @@ from tables import Table, TableState, table_source
 from tiny import tiny_config, window
 from torch import Tensor
 
+from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
@@ -41,6 +42,17 @@ WAYS: list[tuple[str, Align]] = [
 ]
 ways = pytest.mark.parametrize(("kind", "align"), WAYS)
 kinds = pytest.mark.parametrize("kind", KINDS)
+length_penalties = pytest.mark.parametrize(
+    ("length_penalty", "form"),
+    [(0.0, "power"), (0.6, "power"), (2.0, "power"), (0.6, "gnmt"), (2.0, "gnmt")],
+)
+
+
+def penalised(log_probability: float, length: int, exponent: float, form: LengthPenaltyForm) -> float:
+    """A score, by the definitions of fairseq and of Wu et al. 2016, equation 14."""
+    if form == "power":
+        return log_probability / length**exponent
+    return log_probability * (5 + 1) ** exponent / (5 + length) ** exponent
 
 
 class Plain:
@@ -140,7 +152,7 @@ class Plain:
             candidates.sort(key=lambda c: -c[1])
             candidates = candidates[: 2 * options.beam]
             for new, total, ends in candidates:
-                score = total / len(new) ** options.length_penalty
+                score = penalised(total, len(new), options.length_penalty, options.length_penalty_form)
                 if ends and score > best[0]:
                     best = score, new[:-1]
             live = [(new, total) for new, total, ends in candidates if not ends][: options.beam]
@@ -207,22 +219,22 @@ REQUESTS = requests_of("plain")
 
 
 @ways
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
+@length_penalties
 @pytest.mark.parametrize("seed", range(3))
 def test_a_beam_wide_enough_finds_the_best_of_all_translations(
-    kind: str, align: Align, seed: int, length_penalty: float
+    kind: str, align: Align, seed: int, length_penalty: float, form: LengthPenaltyForm
 ) -> None:
     model = Table(seed)
     keys = [3, 5, 7, 11]
     requests = requests_of(kind)
     if align == "free":
         requests = [r for r in requests if sum(r.max_tokens) < 6]  # of longer ones there are too many
-    options = SearchOptions(1500, length_penalty, align)
+    options = SearchOptions(1500, length_penalty, align, length_penalty_form=form)
     found = search_table(model, keys[: len(requests)], requests, options, kind)
     for key, request, hypothesis in zip(keys, requests, found, strict=False):
         plain, every = all_translations(seed, key, request, kind, align)
         scored = [
-            (log_probability / (len(new) + 1) ** length_penalty, new, log_probability)
+            (penalised(log_probability, len(new) + 1, length_penalty, form), new, log_probability)
             for new, log_probability in every
         ]
         assert len(scored) > 15
@@ -234,14 +246,14 @@ def test_a_beam_wide_enough_finds_the_best_of_all_translations(
 
 
 @ways
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
+@length_penalties
 @pytest.mark.parametrize("beam", [2, 5])
 def test_a_narrow_beam_keeps_what_a_plain_beam_keeps(
-    kind: str, align: Align, beam: int, length_penalty: float
+    kind: str, align: Align, beam: int, length_penalty: float, form: LengthPenaltyForm
 ) -> None:
     # The plain one never stops early and never prunes: so stopping and pruning lose nothing here. (Pruning
     # may only ever gain: it gives room to hypotheses that can still win.)
-    options = SearchOptions(beam, length_penalty, align)
+    options = SearchOptions(beam, length_penalty, align, length_penalty_form=form)
     requests = requests_of(kind, longer=3)
     for seed in range(4):
         model = Table(seed)
@@ -372,15 +384,22 @@ def test_a_score_worked_by_hand() -> None:
     assert short.token_log_probabilities == pytest.approx([math.log(0.5), math.log(0.25)])
     [long] = search_table(model, [0], [request], SearchOptions(2, 1.0))
     assert (long.tokens, long.truncated) == ([A, A], (2,))
+    # By ((5 + n) / 6), `a eos` is -2.08 * 6 / 7 = -1.78 and `a a eos` -2.77 * 6 / 8 = -2.08.
+    [short] = search_table(model, [0], [request], SearchOptions(2, 1.0, length_penalty_form="gnmt"))
+    assert short.tokens == [A]
+    assert short.score == pytest.approx(math.log(1 / 8) * 6 / 7)
 
 
-def test_search_stops_when_nothing_can_win_any_more() -> None:
+@pytest.mark.parametrize(("form", "calls"), [("power", 42), ("gnmt", 20)])
+def test_search_stops_when_nothing_can_win_any_more(form: LengthPenaltyForm, calls: int) -> None:
     # `a eos` scores (-4.02 - 0.02) / 2 ** 0.6 = -2.67. Going on costs 4.02 a token; at the limit -2.67 would
-    # take a log-probability above -2.67 * 1000 ** 0.6 = -168: lost after 168 / 4.02 = 42 tokens.
+    # take a log-probability above -2.67 * 1000 ** 0.6 = -168: lost after 168 / 4.02 = 42 tokens. By the other
+    # form: -4.04 / (7 / 6) ** 0.6 = -3.68, and -3.68 * (1005 / 6) ** 0.6 = -79.6: lost after 20.
     model = Table(0, entries=1)
     model.logits[0] = torch.tensor([0, 0, 0, 9.0, 0, 0, 5, 4, -1e9])
-    search_table(model, [0], [SearchRequest((), 0, (1000,))], SearchOptions(4, 0.6))
-    assert model.calls == 42
+    options = SearchOptions(4, 0.6, length_penalty_form=form)
+    search_table(model, [0], [SearchRequest((), 0, (1000,))], options)
+    assert model.calls == calls
 
 
 class Listening(TranslationModel):

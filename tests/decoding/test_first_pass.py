@@ -127,6 +127,7 @@ def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: P
     [
         ({"beam": 1}, ",beam:1,"),
         ({"length_penalty": 2.0}, ",lp:2,"),
+        ({"length_penalty_form": "gnmt"}, ",lp:gnmt-0.6,"),
         ({"max_extra": 3}, "x+3)"),
         ({"precision": "int8"}, "-int8("),
     ],

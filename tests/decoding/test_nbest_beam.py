@@ -14,12 +14,15 @@ from test_beam_search import (
     B,
     Listening,
     all_translations,
+    length_penalties,
+    penalised,
     rows_source,
     search_table,
     transformer,
 )
 from tiny import logits
 
+from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
@@ -37,16 +40,18 @@ def scores(hypothesis: Hypothesis) -> list[float]:
 
 
 @pytest.mark.parametrize("align", ["constrained", "free"])
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
-def test_a_beam_wide_enough_finds_the_best_of_all_in_order(align: Align, length_penalty: float) -> None:
+@length_penalties
+def test_a_beam_wide_enough_finds_the_best_of_all_in_order(
+    align: Align, length_penalty: float, form: LengthPenaltyForm
+) -> None:
     requests = ONE if align == "constrained" else ONE[:1]
-    options = SearchOptions(700, length_penalty, align, nbest=12)
+    options = SearchOptions(700, length_penalty, align, nbest=12, length_penalty_form=form)
     for seed in range(3):
         found = search_table(Table(seed), KEYS[: len(requests)], requests, options)
         for key, request, hypothesis in zip(KEYS, requests, found, strict=False):
             _, every = all_translations(seed, key, request, "plain", align)
             ranked = sorted(
-                ((log_p / (len(new) + 1) ** length_penalty, log_p, new) for new, log_p in every),
+                ((penalised(log_p, len(new) + 1, length_penalty, form), log_p, new) for new, log_p in every),
                 key=lambda each: -each[0],
             )[:12]
             [others] = hypothesis.others

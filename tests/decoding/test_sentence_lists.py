@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 from command_line import World, cotext, documents_file, succeed
+from test_beam_search import penalised
 from test_casa import CONTEXT, SYSTEMS, config_of, model_of
 from test_casa import TOKENIZER as CASA_TOKENIZER
 from test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
 from test_window_groups import SYSTEMS as GROUPED
 from test_window_groups import translator as grouped
 
+from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
@@ -48,12 +50,15 @@ def check(plain: Sequence[Translation], listed: Sequence[Translation], nbest: in
     return others
 
 
+@pytest.mark.parametrize("form", ["power", "gnmt"])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(name: str) -> None:
+def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(
+    name: str, form: LengthPenaltyForm
+) -> None:
     config = STRATEGIES[name]
     nbest = 3
-    plain = translated(translator(config, PLAIN, beam=4), CORPUS)
-    system = translator(config, PLAIN, beam=4, nbest=nbest)
+    plain = translated(translator(config, PLAIN, beam=4, length_penalty_form=form), CORPUS)
+    system = translator(config, PLAIN, beam=4, nbest=nbest, length_penalty_form=form)
     listed = translated(system, CORPUS)
     assert check(plain, listed, nbest) == sum(bool(s) for d in CORPUS for s in d.sentences)
     if name.startswith("regenerate"):
@@ -67,7 +72,7 @@ def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_befor
                 pair = ParallelDocument(document.id, document.sentences, tuple(target))
                 score = system.score([pair])[0][j]
                 assert candidate.log_probability == pytest.approx(score.log_probability, abs=1e-9)
-                expected = score.log_probability / score.tokens**penalty
+                expected = penalised(score.log_probability, score.tokens, penalty, form)
                 assert candidate.score == pytest.approx(expected, abs=1e-9)
 
 

@@ -693,3 +693,5 @@ def test_the_signature_says_how_documents_are_decoded() -> None:
         == "view:document-40|separators:indexed|align:free|beam:2|lp:0.6|limit:1x+4"
     )
     assert len(set(signatures.values())) == len(signatures)
+    other = translator(STRATEGIES["sentence"], length_penalty_form="gnmt").signature
+    assert other == "view:sentence|align:constrained|beam:2|lp:gnmt-0.6|limit:1x+4"

@@ -228,12 +228,14 @@ def test_tokenizers_of_pretrained_models(tmp_path: Path, kind: str) -> None:
             assert sum(map(sum, a)) == pytest.approx(sum(map(sum, b)), abs=1e-3)
 
 
+@pytest.mark.parametrize("form", ["power", "gnmt"])
 @pytest.mark.parametrize("pre_norm", [False, True])
 @pytest.mark.parametrize("view", ["sentence", "s2to2", "s4to4"])
 def test_with_a_beam_it_writes_what_the_run_writes(
-    both: Both, documents: list[Document], view: str, pre_norm: bool
+    both: Both, documents: list[Document], view: str, pre_norm: bool, form: str
 ) -> None:
-    pair = both(view, pre_norm, 2 * ENDING).with_decode(beam=3, max_extra=30)
+    decode = {"beam": 3, "max_extra": 30, "length_penalty_form": form}
+    pair = both(view, pre_norm, 2 * ENDING).with_decode(**decode)
     own, other = (translations(r, documents) for r in (pair.run, pair.engine))
     pairs = [
         (a == b, p - q)

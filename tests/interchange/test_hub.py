@@ -89,6 +89,7 @@ def test_what_is_known_is_said_and_nothing_else(make: Make, tmp_path: Path) -> N
     assert "24 documents, 1,234 sentences, 5,678 source tokens, 9,012 target tokens" in card
     assert "abc123" in card
     assert "| started from | first |" in card
+    assert "| decoding | beam 2, length penalty 0.6 |" in card
     assert "Test scores and contrastive accuracies: not recorded." in card
     for path in (tmp_path / "pub").rglob("*"):
         assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
@@ -106,6 +107,8 @@ def test_nothing_is_invented(make: Make, tmp_path: Path) -> None:
     assert "(languages not recorded)" in card
     assert "| licence | not recorded |" in card
     assert card.count("| train | not recorded |") == 1
+    assert "| decoding | beam 2, length penalty gnmt-0.6 |" in card
+    assert "beam 2 lp gnmt-0.6 constrained" in succeed("info", run).out
 
 
 NOTE = {

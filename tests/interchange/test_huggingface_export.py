@@ -281,6 +281,23 @@ def test_tokenizers_of_the_folder(
         assert theirs(text).input_ids == [*rows, theirs.eos_token_id]
 
 
+def test_a_length_penalty_that_transformers_does_not_have(
+    folders: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    """It is left out, and README.md says so."""
+    run = folders("marian")[1]
+    export_huggingface(run, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["length_penalty"] == 1.0
+    assert "length penalty" not in (tmp_path / "out" / "README.md").read_text()
+    loaded = load_run(run)
+    content = loaded.config.model_dump(mode="json")
+    content["decode"] |= {"length_penalty": 0.6, "length_penalty_form": "gnmt"}
+    write_run(tmp_path / "gnmt", parse_config(content, "test"), loaded.tokenizer)
+    assert export_huggingface(tmp_path / "gnmt", tmp_path / "without") == []
+    assert "length_penalty" not in json.loads((tmp_path / "without" / "generation_config.json").read_text())
+    assert "length penalty gnmt-0.6." in (tmp_path / "without" / "README.md").read_text()
+
+
 def test_storage_that_is_full(
     folders: Callable[[str], tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
 
+LengthPenaltyForm = Literal["power", "gnmt"]
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
 
 
@@ -22,7 +23,11 @@ class DecodeConfig(Closed):
     """Number of different translations of every sentence to write into an n-best list beside the output, at
     most `beam` (mbr.md); 1: no list."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """Length penalty: scores are log-probabilities divided by length to this power."""
+    """Exponent of the length penalty; 0: no penalty."""
+    length_penalty_form: LengthPenaltyForm = "power"
+    """What the log-probability of n tokens is divided by; n counts the end of sentence. `power`: n **
+    `length_penalty`, as in fairseq. `gnmt`: ((5 + n) / 6) ** `length_penalty`, as in Wu et al. 2016 and
+    Vaswani et al. 2017."""
     align: Literal["constrained", "free"] = "constrained"
     """`constrained`: search is forced to write as many sentences as the source has, none of them empty.
     `free`: the model writes what it likes; sentences are recovered from its separators, and missing ones stay

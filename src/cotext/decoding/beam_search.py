@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source
 from cotext.data.collate import padded
 from cotext.decoding.best_columns import best_column, best_columns
@@ -26,6 +27,7 @@ from cotext.decoding.constraints import (
     check_requests,
     truncated,
 )
+from cotext.decoding.length_penalty import length_divisor
 from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.decoding.output_layer import OutputLayer
@@ -40,8 +42,8 @@ from cotext.runtime.errors import CotextError
 class SearchOptions:
     """Beam size, length penalty and constraints of a search.
 
-    The score of a hypothesis is its log-probability / length ** length_penalty, where length counts the new
-    tokens including `eos`. A beam of 1 is greedy search.
+    The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
+    including `eos`. A beam of 1 is greedy search.
 
     `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
     any time, and so may `eos`.
@@ -56,6 +58,7 @@ class SearchOptions:
     align: Align = "constrained"
     nbest: int = 1
     scored: bool = True
+    length_penalty_form: LengthPenaltyForm = "power"
 
     def __post_init__(self) -> None:
         if self.beam < 1:
@@ -73,6 +76,10 @@ class SearchOptions:
                 f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
                 "choose decode.beam = 1, or leave it out"
             )
+
+    def divisor(self, length: int) -> float:
+        """Return the length penalty of a hypothesis."""
+        return length_divisor(length, self.length_penalty, self.length_penalty_form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +232,15 @@ def _start(
     """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = precise_dtype(like)
-    most_tokens = torch.tensor([sum(r.max_tokens) for r in requests], device=device)
-    tokens = torch.zeros(entries, beam, int(most_tokens.max()), dtype=torch.long, device=device)
+    most_tokens = [sum(request.max_tokens) for request in requests]
+    largest_divisors = [options.divisor(length) for length in most_tokens]
+    tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
     log_probability[:, 0] = 0
     return _Frontier(
         entry=torch.arange(entries, device=device),
         progress=SentenceProgress.start(requests, symbols, options.align, beam, device),
-        largest_divisor=most_tokens**options.length_penalty,
+        largest_divisor=torch.tensor(largest_divisors, dtype=dtype, device=device),
         tokens=tokens,
         token_log_probability=torch.zeros_like(tokens, dtype=dtype),
         log_probability=log_probability,
@@ -255,9 +263,7 @@ def _nbest_beam(
     if options.nbest == 1 or not any(wanted):
         return None
     # What other rows see of a beam must not change with the list.
-    return NBestBeam(
-        wanted, options.length_penalty, frontier.log_probability, has_reserve=not model.sees_other_rows
-    )
+    return NBestBeam(wanted, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows)
 
 
 def _advance(
@@ -330,7 +336,7 @@ def _picked(x: Tensor, at: Tensor) -> Tensor:
 def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:
     """Keep the best of the hypotheses that end now, [B, C], where it beats what the entry had."""
     log_probability, which = ended.total.max(dim=1)
-    score = log_probability / (written + 1) ** options.length_penalty
+    score = log_probability / options.divisor(written + 1)
     better = score > frontier.best_score
     row = ended.origin.gather(1, which[:, None])[:, :, None]
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from cotext.data.tokenizer import load_tokenizer
+from cotext.decoding.length_penalty import length_divisor
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
@@ -98,12 +99,11 @@ class CTranslate2Engine(Engine):
         )
         found = []
         for result, prefix in zip(results, prefixes, strict=True):
-            found.append(
-                [
-                    _hypothesis(tokens[len(prefix) :], end, score * len(tokens) ** length_penalty)
-                    for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-                ]
-            )
+            hypotheses = []
+            for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+                divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
+                hypotheses.append(_hypothesis(tokens[len(prefix) :], end, score * divisor))
+            found.append(hypotheses)
         return found
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:

@@ -147,7 +147,7 @@ class _Row:
             tokens=self.tokens,
             token_log_probabilities=self.log_probabilities,
             log_probability=total,
-            score=total / len(self.log_probabilities) ** options.length_penalty,
+            score=total / options.divisor(len(self.log_probabilities)),
             truncated=truncated(self.tokens, self.request, special, options.align == "free"),
             others=(tuple(self.others),) if options.nbest > 1 and self.request.sentences == 1 else (),
         )
@@ -220,9 +220,9 @@ class _EngineSearch:
 
     def _list(self, row: _Row, found: Iterable[tuple[tuple[int, ...], float]]) -> None:
         """Note further hypotheses of a row for one sentence, best first, with their log-probabilities."""
-        penalty = self.options.length_penalty
+        divisor = self.options.divisor
         row.others = [
-            Alternative(tokens, log_probability, log_probability / (len(tokens) + 1) ** penalty)
+            Alternative(tokens, log_probability, log_probability / divisor(len(tokens) + 1))
             for tokens, log_probability in found
             if self._can_be(row, row.closed, tokens)
         ]
@@ -243,11 +243,11 @@ class _EngineSearch:
             return
         prefixes = [row.prefix for row in rows]
         most = max(len(row.prefix) + limit(row) for row in rows) - 1
-        penalty = self.options.length_penalty
+        beam, penalty, divisor = self.options.beam, self.options.length_penalty, self.options.divisor
         rules = EngineRules(end, most, least, never)
-        found = self.model.search([row.source for row in rows], prefixes, rules, self.options.beam, penalty)
+        found = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
         for row, hypotheses in zip(rows, found, strict=True):
-            yield row, sorted(hypotheses, key=lambda h: -h.log_probability / (len(h.tokens) + 1) ** penalty)
+            yield row, sorted(hypotheses, key=lambda h: -h.log_probability / divisor(len(h.tokens) + 1))
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
         """Write a sentence of every row, with all that it must not hold forbidden."""
@@ -280,7 +280,7 @@ class _EngineSearch:
         for (row, tokens), log_probabilities in zip(pairs, scores, strict=True):
             length, start = len(tokens) + 1, len(row.prefix)
             total = sum(log_probabilities[start : start + length])
-            each = Alternative(tokens, total, total / length**self.options.length_penalty)
+            each = Alternative(tokens, total, total / self.options.divisor(length))
             ranked.setdefault(id(row), (row, []))[1].append(each)
         best = []
         for row, each_of_row in ranked.values():

@@ -9,7 +9,7 @@ Shapes: B entries that are not finished, W beam, R rows (R = B * W), C candidate
 tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -56,14 +56,15 @@ class Candidates(NamedTuple):
 class NBestBeam:
     """The reserve of every entry, and what has ended for every request so far.
 
-    `wanted`: how many hypotheses of each request, 0 where no list is made; `start`: log-probabilities of the
-    beams before the first step, [B, W]. Without a reserve, lists hold what ends in the search for the best.
+    `wanted`: how many hypotheses of each request, 0 where no list is made; `divisor`: as that of
+    `SearchOptions`; `start`: log-probabilities of the beams before the first step, [B, W]. Without a reserve,
+    lists hold what ends in the search for the best.
     """
 
     def __init__(
-        self, wanted: Sequence[int], length_penalty: float, start: Tensor, has_reserve: bool
+        self, wanted: Sequence[int], divisor: Callable[[int], float], start: Tensor, has_reserve: bool
     ) -> None:
-        self._wanted, self._length_penalty, self._has_reserve = wanted, length_penalty, has_reserve
+        self._wanted, self._divisor, self._has_reserve = wanted, divisor, has_reserve
         self._found: list[dict[tuple[int, ...], Alternative]] = [{} for _ in wanted]
         self._total = torch.full_like(start, -torch.inf)  # of the hypotheses in the reserve
         # What a hypothesis has to beat to get into the list of its request.
@@ -85,7 +86,7 @@ class NBestBeam:
 
         `entry` [B] says which request, `tokens_BWM` what the beams hold.
         """
-        divisor = (written + 1) ** self._length_penalty
+        divisor = self._divisor(written + 1)
         at_N, candidate_N = (ending.total / divisor > self._bar[entry][:, None]).nonzero(as_tuple=True)
         if not len(at_N):
             return

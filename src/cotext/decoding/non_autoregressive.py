@@ -185,7 +185,7 @@ class _FrameSearch:
             tokens.append(special.separator(k))
         tokens.pop()  # the last `eos` is understood
         total = sum(log_p)
-        score = total / (len(tokens) + 1) ** self.options.length_penalty
+        score = total / self.options.divisor(len(tokens) + 1)
         lists = tuple(others) if self.options.nbest > 1 else ()
         hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
         return hypothesis if self.options.scored else hypothesis.unscored()

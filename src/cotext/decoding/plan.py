@@ -29,7 +29,7 @@ from cotext.decoding.likelihood import (
     path_token_nll,
 )
 from cotext.decoding.non_autoregressive import search_frames
-from cotext.models.describe import describe_cut, describe_model
+from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -129,7 +129,12 @@ class DecodingPlan:
                 unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
             options=SearchOptions(
-                decode.beam, decode.length_penalty, decode.align, decode.nbest, decode.scores
+                decode.beam,
+                decode.length_penalty,
+                decode.align,
+                decode.nbest,
+                decode.scores,
+                decode.length_penalty_form,
             ),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
@@ -174,7 +179,7 @@ class DecodingPlan:
             parts.append(f"beam_per:{decode.beam_per}")
         # Non-autoregressive output is neither ranked by length nor ended by the model.
         path = self.kind.path
-        parts.append(f"lp:{decode.length_penalty:g}" if path is None else f"path:{path}")
+        parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
@@ -191,8 +196,7 @@ class DecodingPlan:
         """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
         if self.kind.path is not None:
             return log_probability
-        divisor: float = max(labels, 1) ** self.decode.length_penalty
-        return log_probability / divisor
+        return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:
         """Refuse passes and schedules that do not go together; scoring needs no first pass.

@@ -30,6 +30,7 @@ from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
 from cotext.interchange.readme import readme_of_class, readme_of_run
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.describe import describe_length_penalty
 from cotext.models.run_folder import noted_import
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -304,9 +305,10 @@ class _Writer:
         found = {
             **self._symbols(),
             "num_beams": decode.beam,
-            "length_penalty": decode.length_penalty,
             "max_length": self._positions(),
         }
+        if decode.length_penalty_form == "power":  # transformers has no other
+            found["length_penalty"] = decode.length_penalty
         if self.start != END:  # which only begins
             found["bad_words_ids"] = [[self.target.index(self.start)]]
         if self.tokenizer.target_prefix:
@@ -355,11 +357,13 @@ class _Writer:
         return {"tokenizer_class": kind, "added_tokens_decoder": rows, **settings}
 
     def _readme(self) -> str:
-        view = self.loaded.config.view
+        view, decode = self.loaded.config.view, self.loaded.config.decode
         count = 0 if view.kind == "sentence" else len(_separators(self.loaded))
         first = len(self.target.names) - count
         separators = {self.target.names[row]: row for row in range(first, first + count)}
-        return readme_of_class(CLASSES[self.family], self.loaded.signature, view.max_tokens, separators)
+        kind, signature = CLASSES[self.family], self.loaded.signature
+        penalty = "" if decode.length_penalty_form == "power" else describe_length_penalty(decode)
+        return readme_of_class(kind, signature, view.max_tokens, separators, penalty)
 
 
 def _separator_names(count: int, taken: Collection[str]) -> list[str]:

@@ -14,7 +14,7 @@ import yaml
 
 from cotext.config.recipe import Config
 from cotext.data.languages import Languages
-from cotext.models.describe import describe_model
+from cotext.models.describe import describe_length_penalty, describe_model
 from cotext.models.reach import OWN, source_reach, target_reach
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_json
@@ -217,7 +217,7 @@ def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{facts.parameters:,}"
     yield "subwords", f"{facts.pieces:,}"
     yield "started from", _start(facts)
-    yield "decoding", f"beam {config.decode.beam}, length penalty {config.decode.length_penalty:g}"
+    yield "decoding", f"beam {config.decode.beam}, length penalty {describe_length_penalty(config.decode)}"
     yield "licence", facts.licence or NOT_RECORDED
     yield "signature", _code(facts.signature)
 

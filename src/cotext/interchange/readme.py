@@ -4,11 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 
-def readme_of_class(kind: str, signature: str, max_tokens: int, separators: Mapping[str, int]) -> str:
+def readme_of_class(
+    kind: str, signature: str, max_tokens: int, separators: Mapping[str, int], length_penalty: str
+) -> str:
     """Of a model of a class of Hugging Face.
 
     `separators`: names and rows of the symbols between the sentences of its rows, of at most `max_tokens`
-    tokens; none where these are single sentences.
+    tokens; none where these are single sentences. `length_penalty`: that of the run, where
+    transformers has none of its form.
     """
     lines = [f"A {kind}, exported from a run of Cotext.", "", f"signature: {signature}", ""]
     if separators:
@@ -20,6 +23,12 @@ def readme_of_class(kind: str, signature: str, max_tokens: int, separators: Mapp
         )
     else:
         lines.append("It translates single sentences.")
+    if length_penalty:
+        lines += [
+            "",
+            f"The run searches with the length penalty {length_penalty}. transformers has no penalty of this "
+            "form, so generation_config.json gives none.",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
+from cotext.config.decoding import DecodeConfig
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.training import LossConfig
@@ -96,7 +97,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
         ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
         f"{describe_model(model).replace(',', ', ')} ({standing}{segments})",
         describe_loss(config.loss),
-        f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
+        f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
     )
 
@@ -161,6 +162,12 @@ def describe_cut(cut: CutConfig, max_sentences: int) -> str:
         return f"window-{cut.before}+1+{cut.after}{target}"
     pieces = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
     return pieces if cut.parts == 1 else f"{pieces}/{cut.parts}"
+
+
+def describe_length_penalty(decode: DecodeConfig) -> str:
+    """The exponent of the length penalty, behind its form where that is not `power`: `0.6`, `gnmt-0.6`."""
+    form = "" if decode.length_penalty_form == "power" else f"{decode.length_penalty_form}-"
+    return f"{form}{decode.length_penalty:g}"
 
 
 def describe_output(config: Config) -> str:
