@@ -82,6 +82,10 @@ def _check_training(config: Config) -> None:
             "train.order = documents: the windows of several views have no common order; leave out "
             "view.mixed_with, or choose train.order = shuffled"
         )
+    if train.best_by == "undiscounted" and config.loss.name == "glancing":
+        raise CotextError(
+            "train.best_by = undiscounted: the glancing loss has no discount; choose train.best_by = objective"
+        )
     # Elsewhere context would be what the row translates too, or nothing.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
         raise CotextError(
