@@ -51,6 +51,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "model.shift=3": (S4TO4, ["model.positions=shifted"]),
     "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
+    "model.segments_from=current": (S4TO4, ["model.segments=sinusoidal"]),
     "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
 }
 # What only training can show, or the data that else decides.

@@ -330,6 +330,16 @@ class TestTraining:
             "view.separators": {"here": "indexed", "there": "plain"},
         }
 
+    def test_segments_that_count_from_elsewhere_are_told(self, data: Path, tmp_path: Path) -> None:
+        """The table fits whichever sentence it counts from, and its rows are of other sentences."""
+        there = with_section(run_config(max_updates=2, validate_every=2), "model", segments="learned")
+        train_here(there, data, tmp_path / "first")
+        here = with_section(started(tmp_path / "first"), "model", segments="learned", segments_from="current")
+        train_here(here, data, tmp_path / "run")
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        assert "embedding.segment" in written["taken"]
+        assert written["differing"] == {"model.segments_from": {"here": "current", "there": "first"}}
+
     @pytest.mark.parametrize("separators", ["plain", "bracket"])
     def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
         first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)

@@ -226,6 +226,10 @@ class ModelConfig(Closed):
     one for current sentences and one for context."""
     target_segments: SegmentsKind | None = None
     """The same for the target side. Default: as `segments`."""
+    segments_from: Literal["first", "current"] = "first"
+    """Where `learned` and `sinusoidal` segments count from. `first`: forwards from the first sentence of the
+    row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that it has one segment
+    wherever its document begins; takes views with one current sentence and none after it."""
     from_first: bool | None = None
     """Whether shifted positions and sinusoidal segments begin with the first sentence of a row, as published,
     or with the second. Default: as published; but with the second in training that starts from a run without

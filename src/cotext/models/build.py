@@ -108,6 +108,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
             learned=model.learned_positions if model.position_encoding == "learned" else None,
             offset=config.train.position_offset,
             norm=model.embedding_norm,
+            from_current=model.segments_from == "current",
             source_vocabulary=_source_symbols(config, vocabulary, source_vocabulary),
         ),
     )

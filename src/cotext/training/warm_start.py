@@ -40,7 +40,10 @@ from cotext.training.start_settings import ARCHITECTURE, architecture, replaceme
 
 # Settings of the model under which the same weights may mean something else: how tokens are compared, and
 # what is added to their embeddings.
-TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
+TELLING = (
+    *("score", "positions", "target_positions", "shift", "from_first"),
+    *("segments", "target_segments", "segments_from"),
+)
 VOCABULARY = "embedding.weight"  # of every system
 OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
 DECODER = (
