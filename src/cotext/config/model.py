@@ -158,6 +158,10 @@ class ModelConfig(Closed):
     """Settings for the decoder's self-attention."""
     cross: StackConfig = StackConfig()
     """Settings for cross-attention."""
+    relative_span: Symbols = 512
+    """For the scores `relative` and `positions`: longest distance in tokens that has a vector of its own, in
+    either direction; longer ones share the last. Li et al. (2022) have one for every distance: choose
+    `view.max_tokens` where that is larger."""
     source_sentences: Sentences | None = None
     """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
     limit."""

@@ -113,6 +113,11 @@ USES: Final = (
         "model.position_encoding = learned",
         lambda c: c.model.position_encoding == "learned",
     ),
+    Use(
+        ("model.relative_span",),
+        "model.attention.score = relative or positions",
+        lambda c: bool({c.model.stack(s).score for s in ("encoder", "decoder")} & {"relative", "positions"}),
+    ),
     Use(("model.shift",), "model.positions = shifted", lambda c: c.model.positions == "shifted"),
     Use(("model.from_first",), "shifted positions or sinusoidal segments", _has_sentence_offsets),
     Use(("model.segments_from",), "learned or sinusoidal segments", _counts_segments),

@@ -212,7 +212,9 @@ def _size(model: ModelConfig) -> Size:
 def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
     """The table of relative positions, which all self-attentions share."""
     scores = {model.stack("encoder").score, model.stack("decoder").score}
-    return None if scores.isdisjoint({"relative", "positions"}) else relative_table(size.attention)
+    if scores.isdisjoint({"relative", "positions"}):
+        return None
+    return relative_table(size.attention, model.relative_span)
 
 
 def _stacks(

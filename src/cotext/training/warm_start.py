@@ -41,11 +41,12 @@ from cotext.training.start_settings import ARCHITECTURE, architecture, replaceme
 # Settings of the model under which the same weights may mean something else: how tokens are compared, and
 # what is added to their embeddings.
 TELLING = (
-    *("score", "positions", "target_positions", "shift", "from_first"),
+    *("score", "positions", "target_positions", "shift", "from_first", "relative_span"),
     *("segments", "target_segments", "segments_from"),
 )
 VOCABULARY = "embedding.weight"  # of every system
 OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
+RELATIVE = "relative"  # the table of relative positions
 DECODER = (
     "decoder",
     "target",
@@ -269,6 +270,8 @@ def start_from(
         symbols += "; "
     if described.fingerprint != tokenizer.fingerprint:
         symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
+    if RELATIVE in weights:
+        weights[RELATIVE] = at_span(weights[RELATIVE], config.model.relative_span)
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
@@ -328,6 +331,15 @@ def translate_symbols(
         words.append(f"{kind}: {len(known)} taken{copies}")
         table = torch.cat((table, known, like.expand(copied, *like.shape)))
     return table, "; ".join(words)
+
+
+def at_span(table: Tensor, span: int) -> Tensor:
+    """A table of relative positions for distances up to `span`: [2 * old + 1, K] -> [2 * span + 1, K].
+
+    Further distances start as the last one that the other run knows, which served them there.
+    """
+    old = len(table) // 2
+    return table[torch.arange(-span, span + 1).clamp(-old, old) + old]
 
 
 def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
