@@ -24,9 +24,9 @@ SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 VOCABULARY = 24
 SOURCE = [[1, 2, 3], [4], [5, 6], [7]]
 TARGET = [[7], [8, 9], [1, 2, 3], [4, 4]]
-# Rows of one to four sentences: the segments of every source token, separators included, and of every decoder
-# input, in which a separator still belongs to the sentence that it closes, and the begin symbol to the current
-# one. As the authors' label_segments numbers them: 1 is the current sentence.
+# Rows of one to four sentences: the segments of all source tokens and of all decoder inputs; 1 is that of the
+# current sentence. A separator belongs to the sentence that it closes, the begin symbol to the current one, as
+# in the authors' label_segments (lorelupo/focused-concat, eef3280, fairseq/data/sent2doc_dataset.py).
 SEGMENTS = [
     ([1] * 4, [1] * 2),
     ([2] * 4 + [1] * 2, [1] + [2] * 2 + [1] * 2),
@@ -79,7 +79,7 @@ def test_rows_of_one_to_four_sentences_by_hand(segments: str) -> None:
 
 def test_from_the_first_the_current_sentence_has_another_vector_in_every_row() -> None:
     for origin, expected in (("current", 1), ("first", 4)):
-        model, of_source, _ = added(config_of(segments="learned", segments_from=origin))
+        _, of_source, _ = added(config_of(segments="learned", segments_from=origin))
         last = torch.stack([of_source[row, len(SEGMENTS[row][0]) - 1] for row in range(4)])
         assert len({tuple(vector) for vector in last.round(decimals=9).tolist()}) == expected
 
@@ -166,9 +166,8 @@ def test_views_without_a_single_last_current_sentence_are_refused(view: dict[str
 
 @pytest.mark.parametrize("kind", ["sentence", "cumulative"])
 def test_views_of_one_current_sentence_are_not(kind: str) -> None:
-    build_model(
-        tiny_config(model={"segments": "learned", "segments_from": "current"}, view={"kind": kind}), VOCABULARY
-    )
+    model = {"segments": "learned", "segments_from": "current"}
+    build_model(tiny_config(model=model, view={"kind": kind}), VOCABULARY)
 
 
 @pytest.mark.parametrize("recipe", ["s4to4-lrn-cd", "s4to4-sin-cd"])

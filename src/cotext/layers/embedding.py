@@ -113,7 +113,7 @@ class SentenceEmbedding(nn.Module, Blended):
         self.dropout = Dropout(dropout)
 
     def segments(self, side: Side, sentence: Tensor, last: Tensor | None) -> Tensor | None:
-        """Distances [R, T] to the sentences `last` [R], by which a side's segments count; None: they do not."""
+        """Segments that count back from the sentences `last` [R]: [R, T], or None where none do."""
         kind = self.source if side == "source" else self.target
         if not self.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None

@@ -85,7 +85,7 @@ def _check_training(config: Config) -> None:
         )
     if train.best_by == "undiscounted" and config.loss.name == "glancing":
         raise CotextError(
-            "train.best_by = undiscounted: the glancing loss has no discount; choose train.best_by = objective"
+            "train.best_by = undiscounted: loss.name = glancing has no discount; choose objective"
         )
     # Elsewhere context would be what the row translates too, or nothing.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):

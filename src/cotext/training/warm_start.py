@@ -46,7 +46,7 @@ TELLING = (
 )
 VOCABULARY = "embedding.weight"  # of every system
 OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
-RELATIVE = "relative"  # the table of relative positions
+RELATIVE = "relative"  # the table of relative positions, of every system that has one
 DECODER = (
     "decoder",
     "target",
