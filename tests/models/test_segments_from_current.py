@@ -25,8 +25,8 @@ VOCABULARY = 24
 SOURCE = [[1, 2, 3], [4], [5, 6], [7]]
 TARGET = [[7], [8, 9], [1, 2, 3], [4, 4]]
 # Rows of one to four sentences: the segments of all source tokens and of all decoder inputs; 1 is that of the
-# current sentence. A separator belongs to the sentence that it closes, the begin symbol to the current one, as
-# in the authors' label_segments (lorelupo/focused-concat, eef3280, fairseq/data/sent2doc_dataset.py).
+# current sentence. A separator belongs to the sentence that it closes, the begin symbol to the current one.
+# Source: the authors' label_segments (lorelupo/focused-concat, eef3280, fairseq/data/sent2doc_dataset.py).
 SEGMENTS = [
     ([1] * 4, [1] * 2),
     ([2] * 4 + [1] * 2, [1] + [2] * 2 + [1] * 2),
