@@ -272,9 +272,7 @@ def start_from(
         symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
     if RELATIVE in weights:
         weights[RELATIVE] = at_span(weights[RELATIVE], config.model.relative_span)
-    left_out = tuple(name for name in weights if name.startswith(DECODER))
-    if config.train.init_parts == "all":
-        left_out = ()
+    left_out = () if config.train.init_parts == "all" else tuple(n for n in weights if n.startswith(DECODER))
     given = {name: weights[name] for name in weights if name not in left_out}
     copies = config.train.init_copies or config.model.neutral_start is True
     inheritance = inherit(model, given, copies)
