@@ -17,7 +17,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
-from cotext.models.transformer import Transformer
+from cotext.models.transformer import RowEmbedder, Transformer
 from cotext.runtime.errors import CotextError
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -82,6 +82,26 @@ def test_from_the_first_the_current_sentence_has_another_vector_in_every_row() -
         _, of_source, _ = added(config_of(segments="learned", segments_from=origin))
         last = torch.stack([of_source[row, len(SEGMENTS[row][0]) - 1] for row in range(4)])
         assert len({tuple(vector) for vector in last.round(decimals=9).tolist()}) == expected
+
+
+@pytest.mark.parametrize("batch_context", ["none", "mean"])
+@torch.no_grad()
+def test_decoder_inputs_behind_a_mean_that_opens_the_row(
+    batch_context: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The begin symbol is found where it stands, not at position 0."""
+    config = config_of(segments="learned", batch_context=batch_context)
+    model, batch, seen = transformer(config), batch_of(config), []
+    plain = RowEmbedder._segment
+
+    def watched(embed: RowEmbedder, *given: Any) -> Tensor | None:
+        seen.append(plain(embed, *given))
+        return seen[-1]
+
+    monkeypatch.setattr(RowEmbedder, "_segment", watched)
+    model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    for row, (_, numbers) in enumerate(SEGMENTS):
+        assert (seen[-1][row, : len(numbers)] + 1).tolist() == numbers
 
 
 def test_one_side_alone() -> None:
