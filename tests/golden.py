@@ -43,6 +43,7 @@ SETTINGS = [
     "decode.group_windows=4",
     "decode.first_pass=''",
     "decode.schedule=sequential",
+    "model.segments_from=first",  # as all segments were counted then
 ]
 
 
@@ -105,7 +106,8 @@ def measured(config: Config, model: nn.Module) -> dict[str, Any]:
         found["training" if training else "validation"] = [
             parts.loss.item(),
             int(parts.count),
-            *(float(total) for total, _ in parts.parts.values()),
+            # Without a figure that came later.
+            *(float(total) for name, (total, _) in parts.parts.items() if name != "undiscounted"),
         ]
     model.eval()
     translator = DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))

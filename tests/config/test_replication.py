@@ -92,6 +92,17 @@ def test_what_is_ours_has_its_reason_among_the_differences() -> None:
                 assert (source_of(recipe)["source"], each.key) in explained, f"{each.key} wants {explains}"
 
 
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_the_figure_that_chooses_checkpoints_is_that_of_the_source(recipe: str) -> None:
+    """The authors' scripts of two sources have their toolkit's: the smoothed loss of all labels."""
+    source = source_of(recipe)
+    if source.get("no_table"):
+        return  # as what it extends
+    scripts = {"Lupo et al. 2022", "Bao et al. 2021 (G-Transformer)"}
+    expected = "undiscounted" if source["source"] in scripts else "loss"
+    assert load_config(recipe).train.best_by == expected
+
+
 @pytest.mark.parametrize("paper", [paper["paper"] for paper in FACTS["papers"]])
 @pytest.mark.parametrize("kind", ["tables", "figures"])
 def test_every_table_and_figure_has_its_place(paper: str, kind: str) -> None:

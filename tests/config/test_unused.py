@@ -50,7 +50,9 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["model.nat.path=length", "model.nat.soft_copy=row", "model.attention.span=row"],
     ),
     "model.shift=3": (S4TO4, ["model.positions=shifted"]),
+    "model.relative_span=1": (S4TO4, ["model.attention.score=relative"]),
     "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
+    "model.segments_from=current": (S4TO4, ["model.segments=sinusoidal"]),
     "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
 }
 # What only training can show, or the data that else decides.

@@ -38,7 +38,9 @@ STRATEGIES: dict[str, Config] = {
     "prefix": tiny_config(view=window(2), model={"positions": "shifted", "shift": "sequence"}),
     "prefix, future": tiny_config(view=window(1, after=1), model={"positions": "reset"}),
     "future alone": tiny_config(view=window(0, after=2), model={"segments": "sinusoidal"}),
-    "prefix, shed": tiny_config(view=window(3, max_tokens=9), model={"segments": "learned"}),
+    "prefix, shed": tiny_config(
+        view=window(3, max_tokens=9), model={"segments": "learned", "segments_from": "current"}
+    ),
     "regenerate": tiny_config(
         view=window(2),
         model={"positions": "shifted", "pre_norm": True},
@@ -49,7 +51,9 @@ STRATEGIES: dict[str, Config] = {
         model={"segments": "learned"},
         decode={"target_context": "regenerate", "beam": 1},
     ),
-    "source context": tiny_config(view=window(2) | {"target_before": 0}),
+    "source context": tiny_config(
+        view=window(2) | {"target_before": 0}, model={"segments": "sinusoidal", "segments_from": "current"}
+    ),
     "prefix, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
     "prefix, indexed": tiny_config(view=window(2) | INDEXED, model={"segments": "learned"}),
     "cumulative": tiny_config(view=pieces(20, "cumulative")),

@@ -16,11 +16,12 @@ from cotext.layers.kernels.gated_others import Apart, attend_apart
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.others import GatedOthersSpan
 
-TOKENIZER = PlainWordTokenizer("a b c d e f g h".split())
+TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
 
 
 def mixed(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, own: Tensor, others: Tensor) -> Tensor:
     """One query after the other: [B, H, T, K]."""
+    q, k, v = (x.detach() for x in (q, k, v))
     out = torch.zeros_like(q)
     for b, h, t in torch.cartesian_prod(*map(torch.arange, q.shape[:3])).tolist():
         scores = [float(q[b, h, t] @ k[b, h, s]) / math.sqrt(q.size(3)) for s in range(k.size(2))]
@@ -38,7 +39,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(causal: bool) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Queries, keys and values of two rows of unequal sentences, the second padded; masks of own and others."""
+    """Queries, keys and values of two rows, the second padded, and the masks of own keys and of others."""
     torch.manual_seed(1)
     sentence = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, -1, -1]])
     same = (sentence[:, :, None] == sentence[:, None])[:, None]

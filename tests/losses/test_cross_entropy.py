@@ -39,10 +39,12 @@ def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("chunk", [1, 5, 12, 13, 14, 1024])
 def test_equals_cross_entropy_at_every_chunk_boundary(smoothing: float, chunk: int) -> None:
     hidden, weight, label, discount = example()
-    loss, nll = output_loss(hidden, weight, label, discount, smoothing, chunk)
+    loss, nll, smoothed = output_loss(hidden, weight, label, discount, smoothing, chunk)
     expected = plain(hidden, weight, label, discount, smoothing)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(nll, cross_entropy(hidden @ weight.T, label, reduction="none").detach())
+    each = cross_entropy(hidden @ weight.T, label, label_smoothing=smoothing, reduction="none")
+    torch.testing.assert_close(smoothed, each.detach())
     # Scaled as a trainer scales it, so that a gradient made before the backward pass must follow.
     got, want = gradients(loss / 7, hidden, weight), gradients(expected / 7, hidden, weight)
     torch.testing.assert_close(got, want)
@@ -53,7 +55,7 @@ def test_smoothing_by_hand() -> None:
     hidden = torch.ones(1, 1, dtype=torch.float64)
     weight = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
     weight[1].log_()
-    loss, nll = output_loss(hidden, weight, torch.tensor([0]), torch.ones(1), 0.2)
+    loss, nll, _ = output_loss(hidden, weight, torch.tensor([0]), torch.ones(1), 0.2)
     cost = -torch.tensor([0.25, 0.75], dtype=torch.float64).log()
     torch.testing.assert_close(nll, cost[:1])
     torch.testing.assert_close(loss, 0.9 * cost[0] + 0.1 * cost[1])
@@ -66,12 +68,12 @@ def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> N
     bias = torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)
     logits = hidden @ weight.T + bias
     each = cross_entropy(logits, label, label_smoothing=smoothing, reduction="none")
-    loss, nll = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)
+    loss, nll, _ = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)
     torch.testing.assert_close(loss, (discount * each).sum())
     torch.testing.assert_close(nll, cross_entropy(logits, label, reduction="none").detach())
     got, want = (gradients(x / 7, hidden, weight, bias) for x in (loss, (discount * each).sum()))
     torch.testing.assert_close(got, want)
-    halves, _ = output_loss(
+    halves, *_ = output_loss(
         hidden.bfloat16(), weight.float(), label, discount, smoothing, chunk, bias.float()
     )
     torch.testing.assert_close(halves.double(), loss, rtol=0.02, atol=0.02)
@@ -81,7 +83,7 @@ def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> N
 def test_a_bias_alone_is_trained() -> None:
     hidden, weight, label, discount = (x.detach() for x in example())
     bias = torch.zeros(VOCABULARY, dtype=torch.float64, requires_grad=True)
-    loss, _ = output_loss(hidden, weight, label, discount, 0.1, 5, bias)
+    loss, *_ = output_loss(hidden, weight, label, discount, 0.1, 5, bias)
     [got] = gradients(loss, bias)
     expected = cross_entropy(hidden @ weight.T + bias, label, label_smoothing=0.1, reduction="none")
     torch.testing.assert_close(got, gradients((discount * expected).sum(), bias)[0])
@@ -97,14 +99,14 @@ def test_numerical_gradients(chunk: int) -> None:
 
 def test_large_logits_stay_finite() -> None:
     hidden, weight, label, discount = example(torch.float32)
-    loss, nll = output_loss(hidden * 1e4, weight, label, discount, 0.1)
+    loss, nll, _ = output_loss(hidden * 1e4, weight, label, discount, 0.1)
     assert bool(nll.isfinite().all())
     assert all(bool(g.isfinite().all()) for g in gradients(loss, hidden, weight))
 
 
 def test_half_precision_hidden_states_with_single_precision_weights() -> None:
     hidden, weight, label, discount = example(torch.float32)
-    loss, _ = output_loss(hidden.bfloat16(), weight, label, discount, 0.1, 5)
+    loss, *_ = output_loss(hidden.bfloat16(), weight, label, discount, 0.1, 5)
     expected = plain(hidden, weight, label, discount, 0.1)
     torch.testing.assert_close(loss, expected, rtol=0.02, atol=0.02)
     got, want = gradients(loss, hidden, weight), gradients(expected, hidden, weight)
@@ -121,7 +123,7 @@ def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise()
     weight[3:] += 0.001 * torch.randn(47, 8, generator=generator)
     weight = weight.half().float().requires_grad_()
     label, discount = torch.zeros(600, dtype=torch.long), torch.full((600,), 0.3)
-    loss, _ = output_loss(hidden, weight, label, discount, 0.0, 512)
+    loss, *_ = output_loss(hidden, weight, label, discount, 0.0, 512)
     exact = plain(hidden.double(), weight.double(), label, discount.double(), 0.0)
     probability = (hidden.double() @ weight.double().T).softmax(dim=1)
     assert float(probability[:, 3:].detach().max()) < 1e-3
@@ -137,7 +139,7 @@ def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise()
 def test_automatic_mixed_precision() -> None:
     hidden, weight, label, discount = example(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        loss, nll = output_loss(hidden, weight, label, discount, 0.1)
+        loss, nll, _ = output_loss(hidden, weight, label, discount, 0.1)
     assert (loss.dtype, nll.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(loss, plain(hidden, weight, label, discount, 0.1), rtol=0.02, atol=0.02)
     assert gradients(loss, weight)[0].dtype == torch.float32
@@ -152,7 +154,7 @@ def test_without_gradients_the_loss_is_the_same() -> None:
 
 def test_backward_twice_over_a_retained_graph() -> None:
     hidden, weight, label, discount = example()
-    loss, _ = output_loss(hidden, weight, label, discount, 0.1)
+    loss, *_ = output_loss(hidden, weight, label, discount, 0.1)
     first = torch.autograd.grad(loss, (hidden, weight), retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(loss, (hidden, weight)), first)
 
@@ -212,14 +214,24 @@ def test_parts_are_plain_sums_whatever_smoothing_and_discount() -> None:
     torch.testing.assert_close(parts(CrossEntropy(0.1, 0.2)(transformer, example)), parts(bare))
 
 
+def test_the_undiscounted_loss_is_smoothed_and_of_all_labels_whatever_the_discount_and_weights() -> None:
+    transformer, example = model(), batch()
+    expected = expected_loss(transformer, example, 1.0).detach()
+    example.weights = torch.rand(2, 3, dtype=torch.float64)
+    for discount in (0.0, 0.3, 1.0):
+        total, count = CrossEntropy(0.1, discount)(transformer, example).parts["undiscounted"]
+        torch.testing.assert_close(total, expected)
+        assert int(count) == 16
+
+
 def test_discount_zero_gives_gradient_through_current_labels_alone() -> None:
     hidden, weight, label, _ = example()
     current = torch.arange(LABELS) % 3 == 0
-    loss, _ = output_loss(hidden, weight, label, current.double(), 0.1, 5)
+    loss, *_ = output_loss(hidden, weight, label, current.double(), 0.1, 5)
     grad_hidden, grad_weight = gradients(loss, hidden, weight)
     assert grad_hidden[~current].abs().max() == 0
     assert bool((grad_hidden[current].abs().sum(dim=1) > 0).all())
-    alone, _ = output_loss(hidden[current], weight, label[current], torch.ones(int(current.sum())), 0.1)
+    alone, *_ = output_loss(hidden[current], weight, label[current], torch.ones(int(current.sum())), 0.1)
     torch.testing.assert_close(grad_weight, gradients(alone, weight)[0])
 
 

@@ -507,6 +507,7 @@ def test_perplexity_by_hand() -> None:
     ("sections", "message"),
     [
         ({"loss": {"name": "cross_entropy"}}, "takes loss.name = glancing"),
+        ({"train": {"best_by": "undiscounted"}}, "train.best_by = undiscounted: loss.name = glancing"),
         ({"view": {"separators": "plain"}}, "choose bracket"),
         ({"view": {"kind": "window", "before": 1}}, "choose document or sentence"),
         ({"model": {"nat": {"path": "length"}}}, "soft_copy = row"),
@@ -524,6 +525,7 @@ def test_what_does_not_go_together_is_refused(sections: dict[str, dict[str, Any]
         "model": {"writes": "non_autoregressive"},
         "view": {"kind": "document", "separators": "bracket"},
         "loss": {"name": "glancing"},
+        "train": {},
     }
     merged = {name: {**values, **sections.get(name, {})} for name, values in base.items()}
     with pytest.raises(CotextError, match=message):

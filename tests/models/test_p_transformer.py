@@ -16,8 +16,9 @@ from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, SelfAttention
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
-from cotext.models.p_transformer import SPAN, PositionScore
+from cotext.models.p_transformer import PositionScore
 from cotext.models.transformer import Transformer
+from cotext.training.warm_start import at_span
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
@@ -30,6 +31,7 @@ ABLATIONS = {
     "relative": ["model.attention.score=absolute"],
 }
 PLAIN = "model.attention.score=content"
+SPAN = 512
 
 
 def doubles(*shape: int, seed: int = 0) -> Tensor:
@@ -72,6 +74,8 @@ def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
     baseline = parameters(load_config("p-transformer/transformer-doc"))
     assert parameters(load_config("p-transformer/doc")) - baseline == 65_600
     assert parameters(load_config("p-transformer/doc", None, ABLATIONS["relative"])) == baseline
+    longer = load_config("p-transformer/doc", None, ["view.max_tokens=2048", "model.relative_span=2048"])
+    assert parameters(longer) - baseline == 4097 * 64
     sentence = parameters(load_config("p-transformer/transformer-sent"))
     assert parameters(load_config("p-transformer/sent")) - sentence == 65_600
 
@@ -95,6 +99,19 @@ def test_self_attention_is_equations_10_and_11() -> None:
     expected = linear(torch.cat(heads, dim=-1), attention.out.weight)
     rows = layout(torch.zeros(2, 5, dtype=torch.long), 6, relative=table)
     torch.testing.assert_close(attention(h, rows), expected)
+
+
+@torch.no_grad()
+def test_distances_beyond_the_span_share_its_ends() -> None:
+    """The row has 9 source tokens: of a span of 2, all longer distances use the vectors at the ends."""
+    whole, short = build("model.relative_span=8"), build("model.relative_span=2")
+    assert whole.relative is not None
+    assert short.relative is not None
+    assert short.relative.size(0) == 5
+    whole.load_state_dict(short.state_dict() | {"relative": at_span(short.relative, 8)})
+    torch.testing.assert_close(hidden(whole, batch()), hidden(short, batch()))
+    whole.relative[0] += 1  # the key 8 tokens before its query
+    assert not torch.allclose(hidden(whole, batch()), hidden(short, batch()))
 
 
 def test_cross_attention_is_equation_7() -> None:

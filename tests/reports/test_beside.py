@@ -168,7 +168,9 @@ def test_rows_of_a_sweep_of_dropout(dropout: float) -> None:
 
 def test_rows_of_longer_inputs() -> None:
     """Li et al. 2022, table XI."""
-    config = load_config("p-transformer/doc", overrides=["view.max_tokens=1024"])
+    longer = ["view.max_tokens=1024", "model.relative_span=1024"]
+    assert rows(recipe_of(load_config("p-transformer/doc", overrides=longer[:1]))) == {}
+    config = load_config("p-transformer/doc", overrides=longer)
     assert rows(recipe_of(config)) == {"Li et al. 2022, table XI": {"P-Transformer (doc), 1024"}}
     plain = rows(recipe_of(load_config("p-transformer/doc")))
     assert plain["Li et al. 2022, table XI"] == {"P-Transformer (doc)"}

@@ -79,6 +79,9 @@ def test_a_run_tells_its_data_and_its_scores(world: World) -> None:
     training = found["training"]
     assert (training["finished"], training["update"]) == (True, 6)
     assert training["best_loss"] == {"value": best["nll_current"], "update": best["update"]}
+    chosen = min(validations, key=lambda report: report["undiscounted"])
+    assert training["best_by"] == "undiscounted"
+    assert training["best"] == {"value": chosen["undiscounted"], "update": chosen["update"]}
     assert training["best_bleu"]["value"] == max(report["bleu"] for report in validations)
     assert training["final"]["loss"] == reports[-1]["nll_current"]
     sizes = found["bytes"]

@@ -537,26 +537,36 @@ class TestBatchLevelContext:
 class ScriptedTrainer(Trainer):
     """Its validations say what a script says."""
 
-    script: list[float]
-    figure: str
+    scripts: dict[str, list[float]]
 
     def validate(self) -> dict[str, float]:
-        number = min(len(self.progress.validated), len(self.script) - 1)
         figures = {"update": float(self.progress.update), "loss": 9.0, "nll_current": 9.0, "bleu": 1.0}
-        return {**figures, self.figure: self.script[number]}
+        for figure, script in self.scripts.items():
+            figures[figure] = script[min(len(self.progress.validated), len(script) - 1)]
+        return figures
 
 
 def train_scripted(
     data: Path, run: Path, script: list[float], figure: str = "nll_current", **settings: Any
 ) -> training_state.TrainingProgress:
-    trainer = type("Scripted", (ScriptedTrainer,), {"script": script, "figure": figure})
+    best_by = "bleu" if figure == "bleu" else "loss"
+    return train_by_scripts(data, run, {figure: script}, **{"best_by": best_by, **settings})
+
+
+def train_by_scripts(
+    data: Path, run: Path, scripts: dict[str, list[float]], **settings: Any
+) -> training_state.TrainingProgress:
+    trainer = type("Scripted", (ScriptedTrainer,), {"scripts": scripts})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup, "Trainer", trainer)
-        best_by = "bleu" if figure == "bleu" else "loss"
         defaults = {
-            "validate_every": 1, "max_updates": len(script), "average": 1, "keep": 1, "validate_bleu": True
-        }  # fmt: skip
-        return train_here(run_config(**{**defaults, "best_by": best_by, **settings}), data, run)
+            "validate_every": 1,
+            "max_updates": max(map(len, scripts.values())),
+            "average": 1,
+            "keep": 1,
+            "validate_bleu": True,
+        }
+        return train_here(run_config(**{**defaults, **settings}), data, run)
 
 
 class TestBest:
@@ -569,6 +579,49 @@ class TestBest:
         progress = train_scripted(data, tmp_path / "run", [3.0, 20.0, 1.5, 20.0, 2.5], "bleu")
         assert (progress.best_update, progress.best) == (2, 20.0)
         assert ckpt.load_run(tmp_path / "run").updates == [2]
+
+    @pytest.mark.parametrize(
+        ("by", "best", "stops_at", "mean_of"),
+        [
+            ("loss", 2, 4, [1, 2, 3]),
+            ("objective", 4, 6, [3, 4, 5]),
+            ("undiscounted", 5, 7, [4, 5, 6]),
+        ],
+    )
+    def test_three_losses_that_disagree(
+        self, data: Path, tmp_path: Path, by: str, best: int, stops_at: int, mean_of: list[int]
+    ) -> None:
+        """The best checkpoint, the end of patience and the checkpoints averaged follow the one chosen.
+
+        The last validation, of the mean, is the best by every figure.
+        """
+        scripts = {
+            "nll_current": [5.0, 2.0, 3.0, 3.0, 1.0, 1.0, 1.0, 1.0],
+            "loss": [8.0, 7.0, 6.0, 3.0, 4.0, 4.0, 3.0, 3.0],
+            "undiscounted": [9.0, 8.0, 7.0, 6.0, 4.0, 5.0, 5.0, 4.0],
+        }
+        settings = {"best_by": by, "patience": 2, "average": 3}
+        short = {name: [*script[:stops_at], 0.5] for name, script in scripts.items()}
+        progress = train_by_scripts(data, tmp_path / "run", short, **settings, max_updates=8)
+        assert (progress.best_update, progress.update) == (best, stops_at)
+        assert ckpt.load_run(tmp_path / "run").updates == mean_of
+
+    def test_the_three_losses_of_one_pass(self, data: Path, tmp_path: Path) -> None:
+        """Beside those of the same weights under settings in which each is the training objective."""
+
+        def figures(**loss: float) -> dict[str, float]:
+            config = with_section(run_config(), "loss", **loss)
+            torch.manual_seed(1)
+            return make_trainer(config, data, tmp_path).validate()
+
+        discounted = figures(context_discount=0.25, label_smoothing=0.1)
+        whole = figures(context_discount=1.0, label_smoothing=0.1)
+        current = figures(context_discount=0.25, label_smoothing=0.0)
+        assert discounted["undiscounted"] == pytest.approx(whole["loss"], rel=1e-6)
+        assert discounted["undiscounted"] > 1.1 * discounted["loss"]
+        assert discounted["nll_current"] == pytest.approx(current["nll_current"], rel=1e-6)
+        assert whole["undiscounted"] == pytest.approx(whole["loss"], rel=1e-6)
+        assert current["undiscounted"] != pytest.approx(discounted["undiscounted"], rel=1e-5)
 
     def test_bleu_that_nobody_computes(self, data: Path, tmp_path: Path) -> None:
         with pytest.raises(CotextError, match=r"train.best_by = bleu needs train.validate_bleu = true"):

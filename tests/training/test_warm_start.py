@@ -330,6 +330,32 @@ class TestTraining:
             "view.separators": {"here": "indexed", "there": "plain"},
         }
 
+    def test_segments_that_count_from_elsewhere_are_told(self, data: Path, tmp_path: Path) -> None:
+        """The table fits whichever sentence it counts from, and its rows are of other sentences."""
+        there = with_section(run_config(max_updates=2, validate_every=2), "model", segments="learned")
+        train_here(there, data, tmp_path / "first")
+        here = with_section(started(tmp_path / "first"), "model", segments="learned", segments_from="current")
+        train_here(here, data, tmp_path / "run")
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        assert "embedding.segment" in written["taken"]
+        assert written["differing"] == {"model.segments_from": {"here": "current", "there": "first"}}
+
+    def test_a_longer_span_begins_as_the_shorter_one(self, data: Path, tmp_path: Path) -> None:
+        """Distances are taken as distances, not as rows of a table that has got more of them."""
+        near = {"attention": {"score": "relative"}, "relative_span": 2}
+        there = with_section(run_config(max_updates=2, validate_every=2), "model", **near)
+        train_here(there, data, tmp_path / "near")
+        here = with_section(started(tmp_path / "near"), "model", **{**near, "relative_span": 4})
+        tokenizer = open_data(data).tokenizer
+        model = build_model(here, tokenizer.vocabulary_size)
+        found = start_from(tmp_path / "near", model, here, tokenizer)
+        assert found.differing == {"model.relative_span": ("4", "2")}
+        assert "relative" in found.inheritance.taken
+        before = ckpt.load_weights(tmp_path / "near" / "model.safetensors")["relative"]
+        assert bool(before.any())
+        rows = torch.tensor([0, 0, 0, 1, 2, 3, 4, 4, 4])
+        assert torch.equal(model.get_parameter("relative"), before[rows])
+
     @pytest.mark.parametrize("separators", ["plain", "bracket"])
     def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
         first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)

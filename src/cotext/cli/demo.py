@@ -66,6 +66,7 @@ OVERRIDES = (
     "train.validate_bleu=false",
     # So short a run has not settled: older checkpoints would drag the average back.
     "train.average=3",
+    "train.best_by=loss",  # of current sentences, which the demonstration is about
     "train.threads=1",
 )
 SETTINGS = DemoSettings(

@@ -201,7 +201,7 @@ def _shown(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
                 f"{name} {figures[name]:.3f}"
-                for name in ("loss", "nll_current", "nll_context", "without_path")
+                for name in ("loss", "nll_current", "nll_context", "undiscounted", "without_path")
                 if name in figures
             ]
             bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""

@@ -57,9 +57,9 @@ class AttentionConfig(Closed):
     distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
     Junczys-Dowmunt 2023)."""
     others: Literal["joint", "gated"] = "joint"
-    """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax over
-    the own sentence, plus one over the other sentences behind a gate per head, closed at the start, so that a
-    model that starts from a sentence model begins with its output."""
+    """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
+    over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
+    a model that starts from a sentence model begins with its output."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
     """With `others: gated`: learning rate of these gates as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
@@ -166,6 +166,10 @@ class ModelConfig(Closed):
     """Settings for the decoder's self-attention."""
     cross: StackConfig = StackConfig()
     """Settings for cross-attention."""
+    relative_span: Symbols = 512
+    """For the scores `relative` and `positions`: longest distance in tokens that has a vector of its own, in
+    either direction; longer ones share the last. Li et al. (2022) have one for every distance: choose
+    `view.max_tokens` where that is larger."""
     source_sentences: Sentences | None = None
     """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
     limit."""
@@ -234,6 +238,10 @@ class ModelConfig(Closed):
     one for current sentences and one for context."""
     target_segments: SegmentsKind | None = None
     """The same for the target side. Default: as `segments`."""
+    segments_from: Literal["first", "current"] = "first"
+    """Where `learned` and `sinusoidal` segments count from. `first`: forwards from the first sentence of the
+    row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that it has one segment
+    wherever its document begins; takes views with one current sentence and none after it."""
     from_first: bool | None = None
     """Whether shifted positions and sinusoidal segments begin with the first sentence of a row, as published,
     or with the second. Default: as published; but with the second in training that starts from a run without

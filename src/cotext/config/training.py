@@ -1,12 +1,14 @@
 """What training minimises and how: the sections `loss` and `train`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt, Seed
 
 Blended = Literal["positions", "score", "mean", "separators", "symbols"]
+# Figures of a validation in `metrics.jsonl`, by the value of `train.best_by`; of BLEU the highest is best.
+BEST_BY: Final = {"loss": "nll_current", "objective": "loss", "undiscounted": "undiscounted", "bleu": "bleu"}
 
 
 class LossConfig(Closed):
@@ -123,9 +125,11 @@ class TrainConfig(Closed):
     """Whether validation also translates development documents (greedily) and computes BLEU."""
     validate_documents: PositiveInt = 50
     """Number of development documents that are translated for BLEU."""
-    best_by: Literal["loss", "bleu"] = "loss"
-    """How the best checkpoint is chosen: by development `loss` (per token of current sentences) or by
-    `bleu`."""
+    best_by: Literal["loss", "objective", "undiscounted", "bleu"] = "loss"
+    """The figure of the development set by which the best checkpoint is chosen and patience counts. `loss`:
+    negative log-likelihood of current sentences, without smoothing. `objective`: the loss that training
+    minimises, with smoothing and discount. `undiscounted`: smoothed loss of all labels without discount, as
+    fairseq's default. `bleu`: BLEU."""
     patience: Count = 12
     """Stop after this many validations without improvement; 0: never."""
     keep: PositiveInt = 5

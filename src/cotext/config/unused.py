@@ -63,6 +63,11 @@ def _has_sentence_offsets(config: Config) -> bool:
     return model.positions == "shifted" or "sinusoidal" in (model.segments, model.target_segments)
 
 
+def _counts_segments(config: Config) -> bool:
+    kinds = {config.model.segments, config.model.target_segments}
+    return not kinds.isdisjoint({"learned", "sinusoidal"})
+
+
 USES: Final = (
     Use(("view.open_source",), "view.separators = bracket or numbered", lambda c: c.view.bracketed),
     Use(("view.indexed_separators",), "view.separators = indexed", lambda c: c.view.separators == "indexed"),
@@ -113,8 +118,14 @@ USES: Final = (
         "model.position_encoding = learned",
         lambda c: c.model.position_encoding == "learned",
     ),
+    Use(
+        ("model.relative_span",),
+        "model.attention.score = relative or positions",
+        lambda c: bool({c.model.stack(s).score for s in ("encoder", "decoder")} & {"relative", "positions"}),
+    ),
     Use(("model.shift",), "model.positions = shifted", lambda c: c.model.positions == "shifted"),
     Use(("model.from_first",), "shifted positions or sinusoidal segments", _has_sentence_offsets),
+    Use(("model.segments_from",), "learned or sinusoidal segments", _counts_segments),
     Use(
         ("loss.context_discount",),
         "windows with target sentences before the current one",

@@ -70,7 +70,7 @@ def negative_log_likelihood(
         found = [cross_entropy(output_logits(model, h), label, reduction="none") for h, label in parts]
         return torch.cat(found) if found else hidden_ND.new_empty(0)
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
-    _, nll_N = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0, bias_V=model.output_bias)
+    _, nll_N, _ = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0, bias_V=model.output_bias)
     return nll_N
 
 

@@ -43,7 +43,7 @@ class EmbeddingKind:
     `learned`: rows of a trained table of positions, in place of sinusoids of the given wavelengths;
     `first_position`: the one that position 0 counts as. `offset`: the most that training moves the positions
     of a row by. `norm`: a layer norm on the sum. `source_vocabulary`: rows of an embedding that the source
-    has for itself.
+    has for itself. `from_current`: learned and sinusoidal segments count back from the current sentence.
     """
 
     wavelengths: Wavelengths = "half_minus_one"
@@ -52,6 +52,7 @@ class EmbeddingKind:
     offset: int = 0
     norm: bool = False
     source_vocabulary: int | None = None
+    from_current: bool = False
 
 
 class SentenceEmbedding(nn.Module, Blended):
@@ -60,6 +61,11 @@ class SentenceEmbedding(nn.Module, Blended):
     Segments are `learned` (Devlin et al. 2019), `sinusoidal` (Lupo et al. 2022, section 4.6.2) or tell only
     current sentences from context (`current`; Ma et al. 2020). Sentence indices past the last learned segment
     share it. `weight` [V, D] also serves as the output layer.
+
+    Counted from the first sentence of a row, segments are 0, 1, 2 ...; counted back from the current one they
+    are 1, 2, 3 ..., as in the authors' code (lorelupo/focused-concat, fairseq/data/sent2doc_dataset.py and
+    fairseq/modules/segment_embedding.py), where the symbol that opens the decoder's row has the segment of
+    the current sentence, which it closed at the end of the row before.
 
     `bracketed`: every sentence begins with a symbol of its own; if not, a separator has the position and the
     segment of the sentence that it closes, on the source and on the target side (Lupo et al. 2022, section
@@ -98,13 +104,21 @@ class SentenceEmbedding(nn.Module, Blended):
                 torch.randn(made.source_vocabulary, dimension) * dimension**-0.5
             )
         self.source, self.target = source, target
-        self.bracketed, self.from_first = bracketed, from_first
+        self.bracketed, self.from_first, self.from_current = bracketed, from_first, made.from_current
         # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
         kinds = {source.segments, target.segments}
         self.max_segments = 2 if "current" in kinds else max_segments
         trained = not kinds.isdisjoint({"learned", "current"})
         self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if trained else None
         self.dropout = Dropout(dropout)
+
+    def segments(self, side: Side, sentence: Tensor, last: Tensor | None) -> Tensor | None:
+        """Segments that count back from the sentences `last` [R]: [R, T], or None where none do."""
+        kind = self.source if side == "source" else self.target
+        if not self.from_current or kind.segments not in ("learned", "sinusoidal"):
+            return None
+        assert last is not None
+        return (last[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
         """Sentence whose position and segment decoder inputs have: see `closed_sentence`."""
@@ -160,7 +174,7 @@ class SentenceEmbedding(nn.Module, Blended):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif kind.segments == "sinusoidal":
-            encoded = sinusoidal(k, x.size(-1)).to(x.dtype)
+            encoded = sinusoidal(k + 1 if self.from_current else k, x.size(-1)).to(x.dtype)
             x = x + self.in_force * (encoded if self.from_first else encoded * (k > 0)[:, :, None])
         return self.finished(x, side)
 

@@ -113,9 +113,7 @@ class RowSpan:
         q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
         return layout.pack(merge_heads(self.product(score, q, (k, v), layout.row_keys, layout)))
 
-    def product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
         return score.attend(q_BHTK, kv, keys, layout)
 

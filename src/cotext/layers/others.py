@@ -1,15 +1,15 @@
 """Attention to the own sentence, and to other sentences behind a gate.
 
-A document system that starts from a sentence model keeps what that model does inside every sentence. For a query i of
-sentence s, with the same queries, keys and values in both terms:
+A document system that starts from a sentence model keeps what that model does inside every sentence. For a
+query i of sentence s, with the same queries, keys and values in both terms:
 
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
           + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K)) v_j
 
-There is one number a_h per head and attention. It starts at 0, so that the first output is that of the sentence model.
-In cross-attention, s is the source sentence that the query translates. Nothing tells queries and keys what to look for
-in other sentences until the gates open: they need a higher learning rate than other weights
-(`model.attention.gate_rate`).
+There is one number a_h per head and attention. It starts at 0, so that the first output is that of the
+sentence model. In cross-attention, s is the source sentence that the query translates. Nothing tells queries
+and keys what to look for in other sentences until the gates open: they need a higher learning rate than other
+weights (`model.attention.gate_rate`).
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -28,7 +28,7 @@ from cotext.layers.state import KeysValues
 
 
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate per head."""
+    """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate."""
 
     answers = ("several",)
     source_answers = ("source.spans",)
@@ -44,9 +44,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         """The factor of what comes from other sentences, between -1 and 1: [H]."""
         return self.gate.float().tanh()
 
-    def product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
 
         def attend(keys: Keys) -> Tensor:
@@ -92,7 +90,5 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
             return attend(keys)
         if fast:
             return attend_apart(q_BHTK, *kv, self.open, apart, keys.tokens)
-        own, others = (
-            attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others)
-        )
+        own, others = (attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others))
         return own + self.open.to(own.dtype)[:, None, None] * apart.seen * others

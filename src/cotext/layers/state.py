@@ -213,6 +213,7 @@ class DecoderState:
     layouts: Any = None  # `Layouts` of complete rows
     parts: list[StatePart] = field(default_factory=list)
     shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
+    last: Tensor | None = None  # [R], the last current sentence, where segments count back from it
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
     capacity: int = 0  # M
@@ -406,7 +407,7 @@ class DecoderState:
             part.select(entries)
 
     def _select_rows(self, rows: Tensor) -> None:
-        for name in ("shift", "length", "sentence", "rank"):
+        for name in ("shift", "last", "length", "sentence", "rank"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))

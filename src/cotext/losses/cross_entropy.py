@@ -49,8 +49,8 @@ class _OutputLoss(Function):
         discount_N: Tensor,
         smoothing: float,
         chunk: int,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the discounted loss, summed, and for every label its nll and its smoothed loss [N]."""
         wants = any(ctx.needs_input_grad[:3])
         precise = precise_dtype(hidden_ND)
         grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
@@ -88,11 +88,12 @@ class _OutputLoss(Function):
         if grad_bias is not None:
             grad_bias -= discount_N.sum() * (smoothing / weight_VD.size(0))
         uniform = uniform if bias is None else uniform - bias.mean(dtype=precise)
-        total = (discount_N * ((1 - smoothing) * nll + smoothing * uniform)).sum()
+        smoothed = (1 - smoothing) * nll + smoothing * uniform
+        total = (discount_N * smoothed).sum()
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.dtypes = hidden_ND.dtype, weight_VD.dtype, None if bias_V is None else bias_V.dtype
-        ctx.mark_non_differentiable(nll)
-        return total, nll
+        ctx.mark_non_differentiable(nll, smoothed)
+        return total, nll, smoothed
 
     @staticmethod
     @once_differentiable
@@ -120,17 +121,20 @@ def output_loss(
     smoothing: float,
     chunk: int = 1024,
     bias_V: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Loss summed over labels weighted by `discount_N`, and each label's plain negative log-likelihood [N].
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss summed over labels weighted by `discount_N`, and two losses of each label without weight.
 
     With smoothing s a label y costs (1 - s) * -log p(y) + s * mean over V of -log p (Szegedy et al. 2016).
+
+    Returns:
+        the loss, differentiable; the negative log-likelihood of each label [N]; its smoothed loss [N].
     """
     kind = hidden_ND.device.type
     if torch.is_autocast_enabled(kind):
         hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
     # The function chooses the precision of each of its products itself.
     with torch.autocast(kind, enabled=False):
-        outcome: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
+        outcome: tuple[Tensor, Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
             hidden_ND, weight_VD, bias_V, label_N, discount_N, smoothing, chunk
         )
     return outcome
@@ -156,14 +160,17 @@ class CrossEntropy:
         return found
 
     def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current` and `nll_context`, without smoothing, discount or weights."""
+        """Parts: `nll_current` and `nll_context`, without smoothing, discount or weights.
+
+        And `undiscounted`: the smoothed loss of all labels, without discount or weights.
+        """
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
         labels = batch.labels
         factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
         if labels.weight is not None:
             factor_N = factor_N * labels.weight
-        loss, nll_N = output_loss(
+        loss, nll_N, smoothed_N = output_loss(
             take_rows(hidden_BTD.flatten(0, 1), labels.index),
             model.output_weight,
             labels.token,
@@ -176,4 +183,5 @@ class CrossEntropy:
             for name, which in (("nll_current", labels.current), ("nll_context", labels.context))
         }
         count = torch.full((), labels.count, device=labels.index.device)
+        parts["undiscounted"] = smoothed_N.sum(), count
         return LossParts(loss=loss, count=count, parts=parts)

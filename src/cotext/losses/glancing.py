@@ -168,7 +168,7 @@ class Glancing:
         factor_N = open_N.to(hidden_ND.dtype)
         if targets.weight is not None:
             factor_N = factor_N * targets.weight
-        loss, nll_N = output_loss(
+        loss, nll_N, _ = output_loss(
             hidden_ND, model.output_weight, targets.token, factor_N, self.label_smoothing
         )
         parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)

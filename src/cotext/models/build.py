@@ -109,6 +109,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
             learned=model.learned_positions if model.position_encoding == "learned" else None,
             offset=config.train.position_offset,
             norm=model.embedding_norm,
+            from_current=model.segments_from == "current",
             source_vocabulary=_source_symbols(config, vocabulary, source_vocabulary),
         ),
     )
@@ -209,7 +210,9 @@ def _size(model: ModelConfig) -> Size:
 def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
     """The table of relative positions, which all self-attentions share."""
     scores = {model.stack("encoder").score, model.stack("decoder").score}
-    return None if scores.isdisjoint({"relative", "positions"}) else relative_table(size.attention)
+    if scores.isdisjoint({"relative", "positions"}):
+        return None
+    return relative_table(size.attention, model.relative_span)
 
 
 def _stacks(model: ModelConfig, size: Size) -> Stacks:

@@ -59,6 +59,7 @@ def check(config: Config) -> None:
     _check_training(config)
     _check_attention(model)
     _check_positions(model)
+    _check_segments(config)
     _check_offset(config)
     _check_parts(model)
     if (model.writes == "non_autoregressive") != (config.loss.name == "glancing"):
@@ -81,6 +82,10 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.order = documents: the windows of several views have no common order; leave out "
             "view.mixed_with, or choose train.order = shuffled"
+        )
+    if train.best_by == "undiscounted" and config.loss.name == "glancing":
+        raise CotextError(
+            "train.best_by = undiscounted: loss.name = glancing has no discount; choose objective"
         )
     # Elsewhere context would be what the row translates too, or nothing.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
@@ -153,6 +158,19 @@ def _check_positions(model: ModelConfig) -> None:
         raise CotextError("model.target_positions = shifted takes model.positions = shifted")
     if model.position_encoding == "learned":
         _check_learned_positions(model)
+
+
+def _check_segments(config: Config) -> None:
+    """Refuse segments that count from the current sentence in rows that have several, or some after it."""
+    if config.model.segments_from == "first":
+        return
+    for cut in (config.view, *config.view.mixed_with):
+        if cut.kind == "document" or cut.after:
+            found = f"view.after = {cut.after}" if cut.after else f"view.kind = {cut.kind}"
+            raise CotextError(
+                f"model.segments_from = current: {found} has rows in which the last sentence is not the only "
+                "current one; choose view.kind = window without view.after, or model.segments_from = first"
+            )
 
 
 def _check_offset(config: Config) -> None:

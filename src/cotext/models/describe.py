@@ -89,6 +89,8 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
     view, model, decode = config.view, config.model, config.decode
     standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
     segments = "" if model.segments == "none" else f", {model.segments} segments"
+    if model.segments_from == "current":
+        segments += " from current"
     seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
     if config.train.order == "documents":
         seen.append("in order")

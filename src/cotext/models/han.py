@@ -129,5 +129,5 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         return {}
 
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts almost closed to other sentences; behind a second, closed one it starts half open."""
+        """The gate starts almost closed to other sentences; behind a second, closed gate it is half open."""
         return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

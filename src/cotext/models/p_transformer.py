@@ -23,12 +23,15 @@ from cotext.layers.multi_head import AttentionSize, Score
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeysValues
 
-SPAN = 512  # distances beyond it share the table's ends: no row of the paper is longer
 
+def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
+    """R: [2 * span + 1, K]. Zeros: relative positions are learned from the baseline's start.
 
-def relative_table(size: AttentionSize) -> nn.Parameter:
-    """R: [2 * SPAN + 1, K]. Zeros: relative positions are learned from the baseline's start."""
-    return nn.Parameter(torch.zeros(2 * SPAN + 1, size.dimension // size.heads))
+    Distances beyond the span share the vectors at its ends. The paper does not clip distances: a span of 512
+    is that of its rows of up to 512 tokens (section III-C; 1,025 vectors in table V), and rows of table XI
+    and figure 7 with up to 2,048 tokens need one of 2,048.
+    """
+    return nn.Parameter(torch.zeros(2 * span + 1, size.dimension // size.heads))
 
 
 class PositionScore(Score):

@@ -38,7 +38,10 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
         rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
     if model.writes == "non_autoregressive":
         rows += 3 * model.nat.codes + 2 * model.nat.length_offsets + 1
-    return blocks * (16 * width * width + 3 * width * inner) + rows * width
+    distances = 0
+    if {model.stack("encoder").score, model.stack("decoder").score} & {"relative", "positions"}:
+        distances = (2 * model.relative_span + 1) * (width // model.heads + 1)
+    return blocks * (16 * width * width + 3 * width * inner) + rows * width + distances
 
 
 def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> int:

@@ -156,6 +156,7 @@ class Transformer(TranslationModel):
             layouts=layouts,
             parts=parts,
             shift=embed.shift_of(source),
+            last=embed.last_of(source),
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
@@ -219,9 +220,14 @@ class RowEmbedder:
         """Segment shift of every row, where it is the row's own: [B]."""
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
 
+    def last_of(self, source: Source) -> Tensor | None:
+        """Last current sentence of every row, where segments count back from it: [B]."""
+        return source.current[:, 1] - 1 if self.embedding.from_current else None
+
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
-        sentence, segment, rank = source.sentence, None, None
+        sentence, rank = source.sentence, None
+        segment = self.embedding.segments("source", sentence, self.last_of(source))
         if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         if self.embedding.reads_ranks("source"):
@@ -242,7 +248,8 @@ class RowEmbedder:
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         told = self.embedding.input_sentence(sentence, None)
         rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        return self._target(tokens, told, position, rank, self.shift_of(source), sentence.size(1))
+        segment = self._segment(told, self.last_of(source), position == 0)
+        return self._target(tokens, told, position, rank, self.shift_of(source), segment, sentence.size(1))
 
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
@@ -251,9 +258,9 @@ class RowEmbedder:
         extra = sentence.size(1) - tokens.size(1)
         told = self.embedding.input_sentence(sentence, state.sentence)
         complete = None if state.caches else sentence.size(1)
-        return self._target(
-            tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift, complete
-        )
+        told, position, rank = (each[:, extra:] for each in (told, position, rank))
+        segment = self._segment(told, state.last, position == extra)  # a row opens behind what is extra
+        return self._target(tokens, told, position, rank, state.shift, segment, complete)
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
@@ -268,16 +275,24 @@ class RowEmbedder:
         position: Tensor,
         rank: Tensor | None,
         shift: Tensor | None,
+        segment: Tensor | None,
         complete: int | None,
     ) -> Tensor:
         """`complete`: how many tokens the rows have, where they are complete."""
-        told = self.embedding.target.segments == "current"
-        segment = torch.full_like(sentence, CURRENT) if told else None
         x = self.embedding.bare(tokens, "target")
         below = None if complete is None else complete + self.most_shift
         return self.embedding.placed(
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )
+
+    def _segment(self, sentence: Tensor, last: Tensor | None, opens: Tensor) -> Tensor | None:
+        """Segments of decoder inputs where they are not the sentence; `opens`: the first input of a row."""
+        if self.embedding.target.segments == "current":
+            return torch.full_like(sentence, CURRENT)
+        segment = self.embedding.segments("target", sentence, last)
+        if segment is None or self.embedding.bracketed:
+            return segment
+        return segment.masked_fill(opens, 0)  # it closed the current sentence of the row before
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:

@@ -31,7 +31,7 @@ def make_optimizer(
     """Adam with decoupled weight decay over what is trained, and the names of its parameters in its order.
 
     `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
-    have nothing to start from, where training starts from another run. Parts with a rate of their own have that.
+    have nothing to start from, where training starts from another run. Parts can have a rate of their own.
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     rates = model.rates() if isinstance(model, System) else {}

@@ -84,9 +84,9 @@ def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config
     if config.model.neutral_start is None and (imported or there.model.neutral_start):
         config = _laid_over(config, "model", neutral_start=True)
     known = there.view.bracketed and there.view.open_source is not False
-    if config.model.neutral_start and has_rows_of_several(config.view):
-        if _gated_already(there) or not has_rows_of_several(there.view):
-            config = _with_gated_others(config)
+    single = not has_rows_of_several(there.view)
+    if config.model.neutral_start and has_rows_of_several(config.view) and (single or _gated_already(there)):
+        config = _with_gated_others(config)
     if config.model.neutral_start and config.view.open_source is None and config.view.bracketed and not known:
         config = _laid_over(config, "view", open_source=False)
     return config
@@ -99,8 +99,8 @@ def _gated_already(config: Config) -> bool:
 def _with_gated_others(config: Config) -> Config:
     """Settle separators, positions and attention so that every sentence of a row is what it is alone.
 
-    It has the begin and the end that a sentence model knows and positions that restart, and other sentences come in
-    behind gates, where an attention can see any.
+    It has the begin and the end that a sentence model knows and positions that restart, and other sentences
+    come in behind gates, where an attention can see any.
     """
     model, view = config.model, config.view
     if not view.bracketed:
@@ -143,7 +143,7 @@ def _replacing(config: Config) -> list[Blended]:
     model, found = config.model, list[Blended]()
     kinds = {model.positions, model.target_positions or model.positions}
     sinusoidal = "sinusoidal" in (model.segments, model.target_segments)
-    if "none" in kinds or ("shifted" in kinds or sinusoidal) and has_rows_of_several(config.view):
+    if "none" in kinds or (has_rows_of_several(config.view) and ("shifted" in kinds or sinusoidal)):
         found.append("positions")
     if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
         found.append("score")

@@ -16,6 +16,7 @@ import torch
 from accelerate import Accelerator
 
 from cotext.config.recipe import Config
+from cotext.config.training import BEST_BY
 from cotext.data.batch import Batch, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.layers.moving import pinned
@@ -347,8 +348,8 @@ class Trainer:
 
     def _quality(self, figures: dict[str, float]) -> float:
         """What makes one model better than another: the higher, the better."""
-        # By what the current sentences cost: comparable between context discounts.
-        return -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
+        by = self.config.train.best_by
+        return figures["bleu"] if by == "bleu" else -figures[BEST_BY[by]]
 
     def _save_checkpoint(self) -> None:
         self._require_applied()

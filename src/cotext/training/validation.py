@@ -66,7 +66,7 @@ class Validator:
 
     @torch.no_grad()
     def figures(self) -> dict[str, float]:
-        """Loss, `nll_current` and `nll_context` per label, in nats, and `bleu` if asked for."""
+        """Return `loss` and its named parts per label, in nats, from one pass, and `bleu` if asked for."""
         self.objective.eval()
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
         device = self.accelerator.device

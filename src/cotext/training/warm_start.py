@@ -40,9 +40,13 @@ from cotext.training.start_settings import ARCHITECTURE, architecture, replaceme
 
 # Settings of the model under which the same weights may mean something else: how tokens are compared, and
 # what is added to their embeddings.
-TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
+TELLING = (
+    *("score", "positions", "target_positions", "shift", "from_first", "relative_span"),
+    *("segments", "target_segments", "segments_from"),
+)
 VOCABULARY = "embedding.weight"  # of every system
 OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
+RELATIVE = "relative"  # the table of relative positions, of every system that has one
 DECODER = (
     "decoder",
     "target",
@@ -266,9 +270,9 @@ def start_from(
         symbols += "; "
     if described.fingerprint != tokenizer.fingerprint:
         symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
-    left_out = tuple(name for name in weights if name.startswith(DECODER))
-    if config.train.init_parts == "all":
-        left_out = ()
+    if RELATIVE in weights:
+        weights[RELATIVE] = at_span(weights[RELATIVE], config.model.relative_span)
+    left_out = () if config.train.init_parts == "all" else tuple(n for n in weights if n.startswith(DECODER))
     given = {name: weights[name] for name in weights if name not in left_out}
     copies = config.train.init_copies or config.model.neutral_start is True
     inheritance = inherit(model, given, copies)
@@ -325,6 +329,15 @@ def translate_symbols(
         words.append(f"{kind}: {len(known)} taken{copies}")
         table = torch.cat((table, known, like.expand(copied, *like.shape)))
     return table, "; ".join(words)
+
+
+def at_span(table: Tensor, span: int) -> Tensor:
+    """A table of relative positions for distances up to `span`: [2 * old + 1, K] -> [2 * span + 1, K].
+
+    Further distances start as the last one that the other run knows, which served them there.
+    """
+    old = len(table) // 2
+    return table[torch.arange(-span, span + 1).clamp(-old, old) + old]
 
 
 def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:

@@ -1,10 +1,10 @@
-"""Two softmaxes over disjoint keys in one product: the own sentence, and other sentences behind a gate per head.
+"""Two softmaxes over disjoint keys in one product: own sentence, and other sentences behind a gate.
 
     weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
 
-On a CPU scores are computed for a few queries at a time, so that they stay in the processor's cache, and once more in
-the backward pass. Torch's kernel would have to be called twice, and with a mask it cannot skip keys after the query.
-On other devices that is what happens.
+On a CPU, scores are computed for a few queries at a time, so that they stay in the processor's cache, and
+once more in the backward pass. Torch's kernel would have to be called twice, and with a mask it cannot skip
+keys after the query. On other devices that is what happens.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -30,9 +30,9 @@ CHUNK_NUMBERS = 1 << 18  # scores that are computed at a time, by measurement: 1
 class Apart:
     """Which keys belong to a query's own sentence, and which to other sentences.
 
-    `own` and `others` [B, 1, T, S] are masks, True = may attend. A query without keys in other sentences is False in
-    `seen` [B, 1, T, 1]; its first key is True in `others`, so that a softmax is defined. So is that of padding in `own`.
-    `causal`: there are as many keys as queries, and query t attends to none after key t.
+    `own` and `others` [B, 1, T, S] are masks, True = may attend. A query without keys in other sentences is
+    False in `seen` [B, 1, T, 1]; its first key is True in `others`, so that a softmax is defined. So is that
+    of padding in `own`. `causal`: there are as many keys as queries, and query t attends to none after key t.
     """
 
     own: Tensor
@@ -140,7 +140,7 @@ def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, 
 def _softmaxes(
     q: Tensor, k: Tensor, apart: Apart, rows: slice, queries: slice, keys: slice
 ) -> tuple[Tensor, Tensor]:
-    """Weights of the keys of the own sentence, and of others, `seen` or not: [rows, H, queries, keys] each."""
+    """Weights of own keys, and of others whether `seen` or not: [rows, H, queries, keys] each."""
     scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_run_config
+from cotext.config.training import BEST_BY
 from cotext.data.prepared import TRAIN, read_report, store_exists
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.models.describe import entry
@@ -135,6 +136,9 @@ class RunInfo:
                 if best := found[key]:
                     where = f"on the development set, at update {best['update']:,}"
                     rows.append((title, f"{best['value']:.4g}{unit} {where}"))
+            if best := found["best"]:
+                by = f"train.best_by = {found['best_by']} ({best['value']:.4g})"
+                rows.append(("best checkpoint", f"at update {best['update']:,}, by {by}"))
             if final := found["final"]:
                 scores = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
                 rows.append(("final model", f"{', '.join(scores)} on the development set"))
@@ -215,6 +219,7 @@ def describe_system(config: Config) -> dict[str, Any]:
         "weight_by": config.train.weight_by or None,
         "weights_digest": config.train.weights_digest or None,
         "first_pass": first_pass or None,
+        "best_by": config.train.best_by,
     }
 
 
@@ -292,7 +297,7 @@ def _read_scores(info: RunInfo) -> None:
         info.problems.append(f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count")
     if reports:
         last = reports[-1]
-        finished = last.get("kind") == "final"
+        finished, by = last.get("kind") == "final", info.system.get("best_by", "loss")
         final = {"loss": _number(last, "nll_current"), "bleu": _number(last, "bleu")}
         validations = [report for report in reports if report.get("kind") == "validation"]
         info.scores = {
@@ -300,6 +305,8 @@ def _read_scores(info: RunInfo) -> None:
             "update": last["update"],
             "best_loss": _best(validations, "nll_current", min),
             "best_bleu": _best(validations, "bleu", max),
+            "best": _best(validations, BEST_BY[by], max if by == "bleu" else min),
+            "best_by": by,
             "final": final if finished else None,
         }
 

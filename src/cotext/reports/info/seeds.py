@@ -10,7 +10,8 @@ from cotext.reports.info.run import RunInfo, render_info, run_info, size_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes, listed, render_rows
 
-_IN_TABLE: Final = ("training", "best loss", "best BLEU", "final model", "on disk")  # labels of a run's rows
+# Labels of a run's rows.
+_IN_TABLE: Final = ("training", "best loss", "best BLEU", "best checkpoint", "final model", "on disk")
 _HEADER: Final = (
     "seed", "training", "update", "best loss", "at update", "best BLEU", "at update", "final loss",
     "final BLEU", "on disk",

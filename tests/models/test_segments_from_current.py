@@ -1,0 +1,195 @@
+"""Segments that count back from the current sentence (`model.segments_from = current`)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from test_state import SEP, Rows, source, system
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from torch import Tensor
+
+from cotext.config.recipe import Config, load_config
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.build import build_view
+from cotext.data.collate import make_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.decoding.translator import DocumentTranslator
+from cotext.layers.positions import sinusoidal
+from cotext.models.build import build_model
+from cotext.models.transformer import RowEmbedder, Transformer
+from cotext.runtime.errors import CotextError
+
+SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+VOCABULARY = 24
+SOURCE = [[1, 2, 3], [4], [5, 6], [7]]
+TARGET = [[7], [8, 9], [1, 2, 3], [4, 4]]
+# Rows of one to four sentences: the segments of all source tokens and of all decoder inputs; 1 is that of the
+# current sentence. A separator belongs to the sentence that it closes, the begin symbol to the current one.
+# Source: the authors' label_segments (lorelupo/focused-concat, eef3280, fairseq/data/sent2doc_dataset.py).
+SEGMENTS = [
+    ([1] * 4, [1] * 2),
+    ([2] * 4 + [1] * 2, [1] + [2] * 2 + [1] * 2),
+    ([3] * 4 + [2] * 2 + [1] * 3, [1] + [3] * 2 + [2] * 3 + [1] * 3),
+    ([4] * 4 + [3] * 2 + [2] * 3 + [1] * 2, [1] + [4] * 2 + [3] * 3 + [2] * 4 + [1] * 2),
+]
+
+
+def config_of(before: int = 3, **model: Any) -> Config:
+    return tiny_config(model={"segments_from": "current", "dimension": 8, **model}, view=window(before))
+
+
+def transformer(config: Config) -> Transformer:
+    torch.manual_seed(1)
+    built = build_model(config, VOCABULARY)
+    assert isinstance(built, Transformer)
+    if built.embedding.segment is not None:
+        torch.nn.init.normal_(built.embedding.segment)
+    return built.double().eval()
+
+
+def batch_of(config: Config) -> Batch:
+    windows = build_view(config.view).split([len(s) for s in SOURCE], [len(t) for t in TARGET])
+    rows = [Instance(0, w, [SOURCE[j] for j in w.source], [TARGET[j] for j in w.target]) for w in windows]
+    return make_batch(rows, SYMBOLS)
+
+
+def added(config: Config) -> tuple[Transformer, Tensor, Tensor]:
+    """What segments add to the vectors of source tokens and decoder inputs."""
+    model, batch = transformer(config), batch_of(config)
+    embed = model._embedder()
+    seen = [embed.source(batch.source), embed.target(batch.target_input, batch.input_sentence, batch.source)]
+    model.embedding.source = replace(model.embedding.source, segments="none")
+    model.embedding.target = replace(model.embedding.target, segments="none")
+    plain = [embed.source(batch.source), embed.target(batch.target_input, batch.input_sentence, batch.source)]
+    of_source, of_target = (one - other for one, other in zip(seen, plain, strict=True))
+    return model, of_source, of_target
+
+
+@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
+def test_rows_of_one_to_four_sentences_by_hand(segments: str) -> None:
+    model, of_source, of_target = added(config_of(segments=segments))
+    table = model.embedding.segment
+    vectors = sinusoidal(torch.arange(1, 5), 8).double() if table is None else table
+    for row, expected in enumerate(SEGMENTS):
+        for seen, numbers in zip((of_source, of_target), expected, strict=True):
+            wanted = vectors[torch.tensor(numbers) - 1]
+            torch.testing.assert_close(seen[row, : len(numbers)], wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_from_the_first_the_current_sentence_has_another_vector_in_every_row() -> None:
+    for origin, expected in (("current", 1), ("first", 4)):
+        _, of_source, _ = added(config_of(segments="learned", segments_from=origin))
+        last = torch.stack([of_source[row, len(SEGMENTS[row][0]) - 1] for row in range(4)])
+        assert len({tuple(vector) for vector in last.round(decimals=9).tolist()}) == expected
+
+
+@pytest.mark.parametrize("batch_context", ["none", "mean"])
+@torch.no_grad()
+def test_decoder_inputs_behind_a_mean_that_opens_the_row(
+    batch_context: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The begin symbol is found where it stands, not at position 0."""
+    config = config_of(segments="learned", batch_context=batch_context)
+    model, batch, seen = transformer(config), batch_of(config), []
+    plain = RowEmbedder._segment
+
+    def watched(embed: RowEmbedder, *given: Any) -> Tensor | None:
+        seen.append(plain(embed, *given))
+        return seen[-1]
+
+    monkeypatch.setattr(RowEmbedder, "_segment", watched)
+    model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    for row, (_, numbers) in enumerate(SEGMENTS):
+        assert (seen[-1][row, : len(numbers)] + 1).tolist() == numbers
+
+
+def test_one_side_alone() -> None:
+    _, of_source, of_target = added(config_of(segments="learned", target_segments="none"))
+    assert bool(of_source.any())
+    assert not bool(of_target.any())
+
+
+def test_the_first_in_the_count_may_be_left_out() -> None:
+    """With `from_first` false the current sentence is what it is without segments."""
+    _, of_source, _ = added(config_of(segments="sinusoidal", from_first=False))
+    for row, (numbers, _) in enumerate(SEGMENTS):
+        zero = ~of_source[row, : len(numbers)].any(dim=1)
+        assert zero.tolist() == [number == 1 for number in numbers]
+
+
+def test_larger_windows_than_in_training_share_the_farthest_learned_segment() -> None:
+    model = transformer(config_of(before=1, segments="learned"))
+    embed, batch = model._embedder(), batch_of(config_of())
+    segments = model.embedding.segment
+    assert segments is not None
+    assert len(segments) == 2
+    before = embed.source(batch.source)[3]
+    segments.data[1] += 1
+    moved = (embed.source(batch.source)[3] != before).any(dim=1)
+    assert moved.tolist() == [number > 1 for number in SEGMENTS[3][0]]
+
+
+@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("beam", [1, 3])
+@torch.no_grad()
+def test_every_step_of_search_equals_the_full_pass(segments: str, beam: int) -> None:
+    """In rows whose current sentences differ, which are widened, reordered and left."""
+    generator = torch.Generator().manual_seed(beam)
+    model = system(segments=segments, segments_from="current")
+    if model.embedding.segment is not None:
+        torch.nn.init.normal_(model.embedding.segment)
+    given = source([7, 3, 9, 4])
+    given.current[:] = torch.tensor([[2, 3], [0, 1], [3, 4], [1, 2]])
+    rows = Rows(model, given, [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]], slots=80)
+    rows.widen(beam)
+    for step in range(12):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+        if step == 4:
+            rows.select([0, 3, 2])
+        if step == 8:
+            rows.select([2, 1])
+
+
+WORDS = PlainWordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
+SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat", "it saw")
+
+
+@pytest.mark.parametrize("batch_context", ["none", "mean", "flat", "datapoints"])
+@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
+def test_reported_scores_are_those_of_scoring(segments: str, batch_context: str) -> None:
+    model = {"segments": segments, "segments_from": "current", "batch_context": batch_context}
+    config = tiny_config(model=model, view=window(2), decode={"beam": 3})
+    translator = DocumentTranslator(random_model(config, WORDS), config, WORDS, torch.device("cpu"))
+    [(_, translation)] = translator.translate([Document("d", SENTENCES)])
+    [scored] = translator.score([ParallelDocument("d", SENTENCES, translation.document.sentences)])
+    assert [score.log_probability for score in scored] == pytest.approx(
+        list(translation.log_probabilities), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ({"kind": "document"}, "view.kind = document"),
+        (window(1, after=1), "view.after = 1"),
+        (window(1) | {"mixed_with": [{"kind": "document"}]}, "view.kind = document"),
+        (window(1) | {"mixed_with": [{"kind": "window", "before": 1, "after": 2}]}, "view.after = 2"),
+    ],
+)
+def test_views_without_a_single_last_current_sentence_are_refused(view: dict[str, Any], words: str) -> None:
+    config = tiny_config(model={"segments": "learned", "segments_from": "current"}, view=view)
+    with pytest.raises(CotextError, match=f"model.segments_from = current: {words}"):
+        build_model(config, VOCABULARY)
+
+
+@pytest.mark.parametrize("kind", ["sentence", "cumulative"])
+def test_views_of_one_current_sentence_are_not(kind: str) -> None:
+    model = {"segments": "learned", "segments_from": "current"}
+    build_model(tiny_config(model=model, view={"kind": kind}), VOCABULARY)
+
+
+@pytest.mark.parametrize("recipe", ["s4to4-lrn-cd", "s4to4-sin-cd"])
+def test_recipes_of_table_6_count_as_the_authors_do(recipe: str) -> None:
+    assert load_config(f"focused-concatenation/{recipe}").model.segments_from == "current"
