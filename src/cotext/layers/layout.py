@@ -254,7 +254,7 @@ class Layout:
         if self.several is None:
             return None
         same = (self.sentence[:, :, None] == self.sentence[:, None, :])[:, None]
-        seen = causal(*same.shape[2:], same.device) if self.causal else self.row_keys.mask
+        seen = causal(same.size(2), same.size(3), same.device) if self.causal else self.row_keys.mask
         if seen is None:
             seen = torch.ones_like(same)
         return Apart.of(same & seen, seen & ~same, self.causal)

@@ -305,7 +305,7 @@ class DecoderState:
         same = (own[:, :, None] == self.sentences_of_slots(sentence)[:, None])[:, None]
         seen = row.mask
         if seen is None:
-            seen = causal(*same.shape[2:], same.device) if row.causal else torch.ones_like(same)
+            seen = causal(same.size(2), same.size(3), same.device) if row.causal else torch.ones_like(same)
         return Apart.of(same & seen, seen & ~same)
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
