@@ -60,6 +60,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "view.numbers=2": (S4TO4, ["view.separators=numbered"]),
     "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
+    "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
     "loss.context_discount=0.5": ([], S4TO4),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }

@@ -28,12 +28,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from cotext.layers.apart import apart_by_sentence, apart_from_source
 from cotext.layers.buckets import Sentences
 from cotext.layers.context_nodes import Nodes, node_query_mask
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import causal, is_current, visible
+from cotext.layers.masks import is_current, visible
 from cotext.layers.positions import LearnedPositions, PositionTable, ranks
 from cotext.layers.segments import Segments
 from cotext.layers.sentence_memory import MemoryLayout
@@ -253,16 +254,12 @@ class Layout:
         """Keys of the own sentence, and of others in the row; None where every row is one sentence."""
         if self.several is None:
             return None
-        same = (self.sentence[:, :, None] == self.sentence[:, None, :])[:, None]
-        seen = causal(same.size(2), same.size(3), same.device) if self.causal else self.row_keys.mask
-        if seen is None:
-            seen = torch.ones_like(same)
-        return Apart.of(same & seen, seen & ~same, self.causal)
+        return apart_by_sentence(self.sentence, self.sentence, self.row_keys.mask, self.causal)
 
     @cached_property
     def source_apart(self) -> Apart | None:
         """Keys of the source sentence that is translated, and of others; None where there are no others."""
-        return self.source.apart(self.sentence)
+        return apart_from_source(self.source, self.sentence)
 
     def _token_indices(self) -> TokenIndices:
         assert self._indices is not None
@@ -386,12 +383,20 @@ class Step:
     @cached_property
     def apart(self) -> Apart | None:
         """Slots of the tokens' own sentence, and of others; None where every row is one sentence."""
-        return None if self.source.single else self.state.apart(self.sentence, self.row)
+        if self.source.spans.size(1) == 1:
+            return None
+        own, slots = self.packed_sentence, self.state.sentences_of_slots(self.sentence)
+        return apart_by_sentence(own, slots, self.row.mask, self.row.causal)
 
     @cached_property
     def source_apart(self) -> Apart | None:
         """Keys of the source sentence that is translated, and of others; None where there are no others."""
-        return self.source.apart(self.sentence.reshape(self.state.entries, -1))
+        return apart_from_source(self.source, self.packed_sentence)
+
+    @property
+    def packed_sentence(self) -> Tensor:
+        """Sentence of every token: [B, W * T]."""
+        return self.sentence.reshape(self.state.entries, -1)
 
     def keys(self, slots: SlotMask) -> Keys:
         """The keys in a cache that `slots` points to."""

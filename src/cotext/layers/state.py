@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from cotext.layers.buckets import sentence_spans
-from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.masks import causal, visible
 from cotext.layers.positions import ranks
 
@@ -137,23 +136,6 @@ class SourceSide:
         first, end = int(start.min()), int(stop.max())
         at = torch.arange(first, end, device=sentence.device)
         return slice(first, end), ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
-
-    @property
-    def single(self) -> bool:
-        """Whether every row is one sentence."""
-        return self.spans.size(1) == 1
-
-    def apart(self, sentence: Tensor) -> Apart | None:
-        """Tokens of the source sentences that are translated, and of others: [B, T] sentence indices.
-
-        None where every row is one sentence.
-        """
-        if self.single:
-            return None
-        start, stop = self.span_of(sentence)
-        at = torch.arange(self.tokens, device=sentence.device)
-        own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
-        return Apart.of(own, ~own if self.mask is None else ~own & self.mask)
 
     def open(self) -> None:
         """Prepare for search: a copy of its own, as contiguous heads are read faster and entries move."""
@@ -298,15 +280,6 @@ class DecoderState:
         first = int(mask.flatten(0, 2).any(dim=0).nonzero()[0])
         self.near += first
         return SlotMask(mask=mask[..., first:], start=row.start, stop=row.stop, first=self.near)
-
-    def apart(self, sentence: Tensor, row: SlotMask) -> Apart:
-        """Slots of `row` that belong to the sentences of the next decoder inputs [R, T], and to others."""
-        own = sentence.reshape(self.entries, -1)
-        same = (own[:, :, None] == self.sentences_of_slots(sentence)[:, None])[:, None]
-        seen = row.mask
-        if seen is None:
-            seen = causal(same.size(2), same.size(3), same.device) if row.causal else torch.ones_like(same)
-        return Apart.of(same & seen, seen & ~same)
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
         """Note the tokens just decoded: [R, T] each. Padding (sentence -1), if any, must be on the right."""
