@@ -67,6 +67,7 @@ OVERRIDES = (
     # So short a run has not settled: older checkpoints would drag the average back.
     "train.average=3",
     "train.threads=1",
+    "train.clip_norm=1",  # for a learning rate far above that of the recipes
 )
 SETTINGS = DemoSettings(
     # Context discounting learns later: all but a hundredth of the loss is of one sentence in four.
