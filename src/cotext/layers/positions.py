@@ -45,8 +45,8 @@ def ranks(sentence: Tensor) -> Tensor:
 def mean_sentence_length(sentence: Tensor) -> Tensor:
     """Mean number of tokens per sentence of each row, rounded up: [B, T] -> [B].
 
-    The `sequence` shift of Lupo et al. 2022, section 4.6.3, as in their code (lorelupo/focused-concat, eef3280,
-    fairseq/models/concat_transformer.py): the symbols that close sentences count as tokens.
+    The `sequence` shift of Lupo et al. 2022, section 4.6.3, as in their code (lorelupo/focused-concat,
+    eef3280, fairseq/models/concat_transformer.py): the symbols that close sentences count as tokens.
     """
     tokens = (sentence >= 0).sum(dim=1)
     first = sentence[:, 0]
