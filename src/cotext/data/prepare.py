@@ -92,10 +92,9 @@ def prepare(
     both languages. Languages left open are guessed from the names of the training files. Lines of several
     sentences are split by `split`, in the training corpus or, if they are `paragraphs`, in all; `clean` names
     rules of `cotext.data.cleaning` for the former. `skip_unequal` leaves out documents of unequal sides.
-    `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces an earlier folder.
-    The same call resumes an interrupted one. Raises CotextError for what readers refuse, sentences over
-    `max_characters`, names of files that are the pair the wrong way round, and as `taken_tokenizer`,
-    `trimmed` and `preparing` do.
+    `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces one. The same call
+    resumes an interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`,
+    files named after the pair the wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
