@@ -264,7 +264,7 @@ def page() -> str:
         (
             each["paper"],
             " without ".join(code(each[part]) for part in ("recipes", "without") if part in each),
-            *(str(each[key]) for key in HELD),
+            *(f"{each[key]:,}" if isinstance(each[key], int) else each[key] for key in HELD),
             each["told"],
             code(each["bleu"]),
         )
