@@ -103,8 +103,8 @@ def prepare(
     taken = None if tokenizer is None else taken_tokenizer(tokenizer, symbols or LanguageChoice(), pair)
     chosen = taken or settings or TokenizerSettings()
     corpora = _corpora(given, format, skip_unequal, pair, rules, splitters, paragraphs)
-    optional = {"tokenizer": tokenizer and str(tokenizer), "tokenizer_text": [*map(str, tokenizer_text)]}
-    optional |= {"trim_vocabulary": trim_vocabulary, "shortlist": shortlist, "paragraphs": paragraphs}
+    extra: dict[str, Any] = {"tokenizer": tokenizer and str(tokenizer), "trim_vocabulary": trim_vocabulary}
+    extra |= {"tokenizer_text": [*map(str, tokenizer_text)], "shortlist": shortlist, "paragraphs": paragraphs}
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
@@ -112,7 +112,7 @@ def prepare(
         "split": [each.name for each in splitters or ()],
         "clean": rules,
         "skip_unequal": skip_unequal,
-        **{name: value for name, value in optional.items() if value},
+        **{name: value for name, value in extra.items() if value},
     }
     with preparing(out, overwrite, [*tokenizer_text, *(p for c in corpora for p in c.files)]) as work:
         job = _job(command, input_checksums(corpora, format), pair, chosen, tokenizer_text)
