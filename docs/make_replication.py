@@ -5,7 +5,7 @@ docs/replication.yaml.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import resources
@@ -27,6 +27,8 @@ ASKED = (
     *(f"model.{key}" for key in ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers")),
     *(f"model.{key}" for key in ("dropout", "activation_dropout", "attention_dropout", "pre_norm")),
     "loss.label_smoothing",
+    "loss.glancing",
+    "model.nat.codes",
     *(f"train.{key}" for key in ("learning_rate", "warmup_updates", "adam_betas", "adam_epsilon")),
     *(f"train.{key}" for key in ("max_tokens", "accumulate", "clip_norm", "max_updates")),
     *(f"train.{key}" for key in ("validate_every", "best_by", "patience", "average")),
@@ -35,6 +37,12 @@ ASKED = (
 )
 WRAPPER = TextWrapper(width=118, break_long_words=False, break_on_hyphens=False)
 OF_SEARCH = ("decode.length_penalty", "decode.length_penalty_form", "decode.max_ratio", "decode.max_extra")
+# What `protocols` in replication.yaml says of the recipes of a paper, by key: its title, and how to read it.
+HELD: dict[str, tuple[str, Callable[[Config], Any]]] = {
+    "tokens": ("tokens an update", lambda config: config.train.batch_tokens * config.train.accumulate),
+    "best_by": ("best checkpoint by", lambda config: config.train.best_by),
+    "penalty": ("length penalty", lambda config: config.decode.length_penalty_form),
+}
 TOP = """# Replication
 
 What stands for each table and figure of the papers, where every setting comes from, where Cotext differs,
@@ -61,6 +69,12 @@ something open is under *Decisions* in [focused-concatenation.md](focused-concat
 
 A recipe without a folder is in that of the recipe before it; settings without a recipe go with the recipe
 before them.
+"""
+PROTOCOLS = """## Updates and scores
+
+The size of an update at base size, and the protocols that the paper's BLEU stands for.
+`tests/config/test_replication.py` holds every recipe, the commands above, the published values that `compare`
+shows, and [metrics.md](metrics.md) to this table.
 """
 SETTINGS = """## Where settings come from
 
@@ -112,14 +126,23 @@ def written(recipe: str) -> list[Setting]:
     ]
 
 
+def inherited(recipe: str) -> list[Setting]:
+    """What a recipe has from those that it extends."""
+    path = resources.files("cotext.config") / "recipes" / f"{recipe}.yaml"
+    parents = yaml.safe_load(path.read_text(encoding="utf-8")).get("extends", [])
+    above = {each.key: each for parent in parents for each in (*inherited(parent), *written(parent))}
+    own = {each.key for each in written(recipe)}
+    return [each for key, each in above.items() if key not in own]
+
+
 def chosen(source: dict[str, Any]) -> list[str]:
     """Recipes of a source."""
+
+    def fits(name: str, patterns: Sequence[str]) -> bool:
+        return any(fnmatch(name, pattern) for pattern in patterns)
+
     left_out = source.get("without", ())
-    return [
-        name
-        for name in recipe_names()
-        if any(fnmatch(name, pattern) for pattern in source["recipes"]) and name not in left_out
-    ]
+    return [name for name in recipe_names() if fits(name, source["recipes"]) and not fits(name, left_out)]
 
 
 def of_no_table() -> set[str]:
@@ -129,7 +152,12 @@ def of_no_table() -> set[str]:
 
 def asked(config: Config) -> list[str]:
     """Keys whose source has to be known."""
-    return [key for key in ASKED if config.model.writes == "left_to_right" or key not in OF_SEARCH]
+    needless = set() if config.model.writes == "left_to_right" else set(OF_SEARCH)
+    if config.loss.name != "glancing":
+        needless.add("loss.glancing")
+    if not config.model.nat.latent:
+        needless.add("model.nat.codes")
+    return [key for key in ASKED if key not in needless]
 
 
 def setting(config: Config, key: str) -> str:
@@ -170,6 +198,8 @@ def told_by(source: dict[str, Any]) -> list[tuple[str, str, str]]:
     names: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
         config, own = load_config(recipe), written(recipe)
+        if "defaults" in source:
+            own = [*inherited(recipe), *own]
         found = [(each.place, each.key) for each in own]
         for place, keys in source.get("defaults", {}).items():
             wanted = set(asked(config)) - {each.key for each in own}
@@ -232,6 +262,18 @@ def page() -> str:
             lines += table(
                 ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
             )
+    lines.append(PROTOCOLS)
+    rows = [
+        (
+            each["paper"],
+            " without ".join(code(each[part]) for part in ("recipes", "without") if part in each),
+            *(f"{each[key]:,}" if isinstance(each[key], int) else each[key] for key in HELD),
+            each["told"],
+            code(each["bleu"]),
+        )
+        for each in known["protocols"]
+    ]
+    lines += table(("paper", "recipes", *(title for title, _ in HELD.values()), "told in", "BLEU"), rows)
     lines.append(SETTINGS)
     for source in known["sources"]:
         lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]

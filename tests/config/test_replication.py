@@ -46,8 +46,8 @@ def test_the_page_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
-    settings = MAKER["written"](recipe)
-    assert settings or recipe.startswith("mixtures/")  # of nothing but what is extended
+    settings = [*MAKER["inherited"](recipe), *MAKER["written"](recipe)]
+    assert settings
     for each in settings:
         wanted = "a comment as `# section 3.2`, `# Bao et al. 2021` or `# ours: why`"
         assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r} is not {wanted}"
@@ -60,20 +60,57 @@ def test_of_every_default_it_is_known_whether_it_is_told(recipe: str) -> None:
         return
     told = [key for keys in source["defaults"].values() for key in keys]
     assert len(told) == len(set(told))
-    own = {each.key for each in MAKER["written"](recipe)}
+    own = {each.key for each in (*MAKER["inherited"](recipe), *MAKER["written"](recipe))}
     needless = {"train.average"} & own  # the best alone
     missing = set(MAKER["asked"](load_config(recipe))) - own - set(told) - needless
     assert not missing
 
 
-def test_the_length_penalty_has_the_form_of_the_authors_code() -> None:
-    """Zheng et al. 2020: that of Wu et al. 2016; fairseq, or nothing known: a power of the length."""
-    forms = {recipe: load_config(recipe).decode.length_penalty_form for recipe in recipe_names()}
-    theirs = {recipe for recipe in forms if recipe.startswith("mcn/")}
-    assert {recipe for recipe, form in forms.items() if form == "gnmt"} == {
-        *theirs,
-        "mixtures/mcn-p-transformer",
-    }
+def _row_of(recipe: str) -> dict[str, Any]:
+    found = [row for row in FACTS["protocols"] if recipe in MAKER["chosen"](row)]
+    assert len(found) == 1, f"{recipe} stands in one row of `protocols` in docs/replication.yaml"
+    return found[0]
+
+
+@pytest.mark.parametrize("key", MAKER["HELD"])
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_a_recipe_is_what_the_table_of_protocols_says(recipe: str, key: str) -> None:
+    """The tokens of an update and the like, where anything is known of the paper's settings."""
+    if "defaults" in source_of(recipe):
+        assert MAKER["HELD"][key][1](load_config(recipe)) == _row_of(recipe)[key]
+
+
+@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+def test_bleu_is_of_the_same_protocols_everywhere(paper: Paper) -> None:
+    """In the table of protocols, beside published values, among the commands, and on the page of metrics."""
+    rows = [row for row in FACTS["protocols"] if row["paper"].startswith(paper.paper)]
+    wanted = {protocol for row in rows for protocol in row["bleu"]}
+    assert {each.here for each in paper.measures.values() if "bleu" in each.here} == wanted
+    commands = " ".join(r.get("run", "") for r in results(paper.paper) if r.get("tables"))
+    assert set(re.findall(r"--protocol (\S+bleu[\w-]*)", commands)) == wanted
+    assert wanted == _protocols_of_metrics(paper.paper) - OTHER_READINGS.get(paper.paper, set())
+
+
+# Where a paper does not tell whether its text is tokenised, the page names the protocol for such text, too.
+OTHER_READINGS = {"Li et al. 2022": {"s-bleu-tok", "d-bleu-512-tok"}}
+
+
+def _protocols_of_metrics(paper: str) -> set[str]:
+    """Those of the rows that begin with a paper, or go on with it, in the table of docs/metrics.md."""
+    found, name = set(), ""
+    for line in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines():
+        cells = line.split(" | ")
+        if len(cells) == 4 and line.startswith("|"):
+            name = cells[0].removeprefix("|").strip() or name
+            if name.startswith(paper):
+                found |= set(re.findall(r"`(\w-bleu[\w-]*)`", cells[2]))
+    return found
+
+
+@pytest.mark.parametrize("paper", ["Bao et al. 2021"])
+def test_a_baseline_is_scored_as_the_page_of_metrics_says(paper: str) -> None:
+    (row,) = (row for row in FACTS["protocols"] if row["paper"] == paper)
+    assert set(row["bleu"]) == _protocols_of_metrics(paper)
 
 
 def test_what_is_ours_has_its_reason_among_the_differences() -> None:
@@ -90,17 +127,6 @@ def test_what_is_ours_has_its_reason_among_the_differences() -> None:
                     f"an entry of `differs` in docs/replication.yaml with a recipe of its source: {recipe}"
                 )
                 assert (source_of(recipe)["source"], each.key) in explained, f"{each.key} wants {explains}"
-
-
-@pytest.mark.parametrize("recipe", recipe_names())
-def test_the_figure_that_chooses_checkpoints_is_that_of_the_source(recipe: str) -> None:
-    """The authors' scripts of two sources have their toolkit's: the smoothed loss of all labels."""
-    source = source_of(recipe)
-    if source.get("no_table"):
-        return  # as what it extends
-    scripts = {"Lupo et al. 2022", "Bao et al. 2021 (G-Transformer)"}
-    expected = "undiscounted" if source["source"] in scripts else "loss"
-    assert load_config(recipe).train.best_by == expected
 
 
 @pytest.mark.parametrize("paper", [paper["paper"] for paper in FACTS["papers"]])

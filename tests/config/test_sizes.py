@@ -20,6 +20,8 @@ from cotext.models.transformer import Transformer
 
 # Rows of several papers that are one system.
 THE_SAME = {frozenset({"docflat/g-transformer", "g-transformer/finetune"})}
+# Recipes of other corpora: a size decides what they differ in, dropout and batches.
+CORPORA = ("-news", "-europarl")
 
 
 def built(config: Config) -> Model:
@@ -65,6 +67,8 @@ def test_depths(recipe: str, size: str, depths: tuple[int, int]) -> None:
 def test_no_two_recipes_become_one(size: str) -> None:
     found = defaultdict(set)
     for name in recipe_names():
+        if size in ("tiny", "small") and name.endswith(CORPORA):
+            continue
         found[load_config(name, size).model_copy(update={"paper": ""}).model_dump_json()].add(name)
     assert {frozenset(names) for names in found.values() if len(names) > 1} == THE_SAME
 

@@ -217,10 +217,12 @@ def test_shift_and_segments_that_leave_the_first_sentence_alone() -> None:
 
 
 def test_mean_sentence_length_by_hand() -> None:
-    # Without their closing symbols: 2, 1 and 0 tokens; 1 and 0 tokens.
-    assert mean_sentence_length(SENTENCE).tolist() == [1, 0]
-    # Sentences of 4 and 8 tokens, closing symbols included: (3 + 7) / 2.
-    assert mean_sentence_length(torch.tensor([[0] * 4 + [1] * 8])).tolist() == [5]
+    """The ceiling of tokens by sentences, closing symbols included, as in Lupo et al.'s code."""
+    # Sentences of 3, 2 and 1 tokens, of 2 and 1: 6 / 3 and 3 / 2.
+    assert mean_sentence_length(SENTENCE).tolist() == [2, 2]
+    # 12 / 2 and 11 / 2, of sentences of 4 and 8 or 7 tokens; 13 / 3.
+    rows = [[0] * 4 + [1] * 8 + [-1], [0] * 4 + [1] * 7 + [-1] * 2, [2] * 5 + [3] * 7 + [4]]
+    assert mean_sentence_length(torch.tensor(rows)).tolist() == [6, 6, 5]
 
 
 def test_sinusoids_by_hand() -> None:
@@ -390,8 +392,8 @@ def test_the_sequence_shift_is_the_mean_source_length_of_the_row_on_both_sides()
     source, tokens, sentence = source_and_target()
     state = model.encode(source)
     together = model.decode(tokens, sentence, state)
-    # Source tokens without closing symbols: (3 + 1 + 2) / 3 = 2, (2 + 1) / 2 = 1.5, rounded to even.
-    for row, shift in enumerate((2, 2)):
+    # Source tokens with closing symbols: (4 + 2 + 3) / 3 = 3, (3 + 2) / 2 = 2.5, rounded up.
+    for row, shift in enumerate((3, 3)):
         model.shift = shift
         one = source.select(torch.tensor([row]))
         real = one.sentence[0] >= 0

@@ -72,6 +72,10 @@ def prepare(
             "folder, to use its tokenizer (needed for `train --init`)."
         ),
     ] = "sentencepiece",
+    tokenizer_text: Annotated[
+        list[Path] | None,
+        typer.Option(help="Text to train the tokenizer on instead of the corpus; may be repeated."),
+    ] = None,
     trim_vocabulary: Annotated[
         bool,
         typer.Option(
@@ -176,7 +180,7 @@ def prepare(
     if controlled is not None:
         of_files = (
             *(source_language, target_language, format, split, paragraphs, abbreviations, splitter),
-            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample, append),
+            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample, tokenizer_text, append),
         )
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
@@ -198,16 +202,8 @@ def prepare(
     elif append:
         others = (
             *(dev_source, dev_target, test_source, test_target, source_language, target_language, vocabulary),
-            *(
-                trim_vocabulary,
-                tokenizer_sample,
-                paragraphs,
-                overwrite,
-                word_order,
-                truecase,
-                jieba,
-                language,
-            ),
+            *(trim_vocabulary, tokenizer_sample, tokenizer_text, paragraphs, overwrite, word_order),
+            *(truecase, jieba, language),
         )
         if any(others) or seed is not None or tokenizer != "sentencepiece":
             raise CotextError(
@@ -276,6 +272,7 @@ def prepare(
                 languages=languages,
                 settings=settings,
                 tokenizer=taken,
+                tokenizer_text=tokenizer_text or (),
                 trim_vocabulary=trim_vocabulary,
                 shortlist=shortlist,
                 symbols=LanguageChoice(source_language or "", target_language or ""),

@@ -68,6 +68,7 @@ OVERRIDES = (
     "train.average=3",
     "train.best_by=loss",  # of current sentences, which the demonstration is about
     "train.threads=1",
+    "train.clip_norm=1",  # for a learning rate far above that of the recipes
 )
 SETTINGS = DemoSettings(
     # Context discounting learns later: all but a hundredth of the loss is of one sentence in four.

@@ -232,7 +232,8 @@ class ModelConfig(Closed):
     """Position of the first token of a row; 2 in fairseq's models."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"
     """With `positions: shifted`: positions added for every sentence. `corpus`: the mean sentence length of
-    the training corpus in tokens. `sequence`: that of the source window."""
+    the training corpus in tokens. `sequence`: that of the source window, rounded up; closing symbols count as
+    tokens."""
     segments: SegmentsKind = "none"
     """Segment embeddings added at the input. `learned`, `sinusoidal`: one for each sentence index. `current`:
     one for current sentences and one for context."""

@@ -67,26 +67,6 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     return CorpusSplit(split, selection.read, files, selection)
 
 
-class Sentences:
-    """The sentences of both sides, document by document; `count` is of those that are not empty."""
-
-    def __init__(self, documents: Iterable[ParallelDocument], on_documents: OnDocuments) -> None:
-        self.count = 0
-        self._documents = documents
-        self._on_documents = on_documents
-
-    def __iter__(self) -> Iterator[str]:
-        number = 0
-        for number, document in enumerate(self._documents, 1):
-            for sentence in (*document.source, *document.target):
-                if sentence:
-                    self.count += 1
-                    yield sentence
-            if number % PROGRESS_DOCUMENTS == 0:
-                self._on_documents("reading", number)
-        self._on_documents("training the tokenizer", number)
-
-
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:
     """Yield the documents; raises CotextError at a sentence over the limit, with the line if possible."""
     for document in corpus.text():

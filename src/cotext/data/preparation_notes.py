@@ -1,5 +1,7 @@
 """Notes of `cotext prepare`: what of a tokenizer and of a corpus is not as asked for."""
 
+from collections.abc import Sequence
+
 from cotext.data.corpora import CorpusSplit
 from cotext.data.encoding import location_of
 from cotext.data.selection import render
@@ -7,11 +9,11 @@ from cotext.data.tokenizer import Tokenizer, TokenizerSettings, chosen_languages
 
 
 def tokenizer_notes(
-    chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int
+    chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int, texts: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Notes on the tokenizer of prepared data: of what it learned, where it is another than was asked for.
 
-    `sentences`: those of the text that it could learn from.
+    `sentences`: those of the text that it could learn from; `texts`: its files, where it is not the corpus.
     """
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
@@ -21,10 +23,12 @@ def tokenizer_notes(
         )
         return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
     notes: tuple[str, ...] = ()
+    if texts:
+        notes += (f"the tokenizer was trained on {', '.join(texts)} (--tokenizer-text)",)
     if chosen.sample_sentences is not None and chosen.sample_sentences < sentences:
         notes += (
             f"the tokenizer was trained on {chosen.sample_sentences:,} of {sentences:,} sentences, drawn "
-            "from the whole corpus (--tokenizer-sample)",
+            f"from the whole {'text' if texts else 'corpus'} (--tokenizer-sample)",
         )
     if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         notes += (

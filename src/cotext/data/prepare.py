@@ -25,12 +25,9 @@ from cotext.data.controlled import (
 from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
-    Sentences,
-    checked_documents,
     corpus_of_files,
     encode_corpus,
     input_checksums,
-    pieces_seen,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
@@ -41,20 +38,16 @@ from cotext.data.preparation_notes import selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.prepared_shortlist import build_shortlist
+from cotext.data.prepared_tokenizer import build_tokenizer, taken_tokenizer, text_checksums
 from cotext.data.selection import Selection
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
-    ImportedTokenizer,
     LanguageChoice,
     Tokenizer,
     TokenizerSettings,
     chosen_languages,
     load_tokenizer,
-    require_languages,
-    train_tokenizer,
-    trimmed,
-    with_all_processors,
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -77,6 +70,7 @@ def prepare(
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     tokenizer: Path | None = None,
+    tokenizer_text: Sequence[Path] = (),
     trim_vocabulary: bool = False,
     shortlist: bool = False,
     symbols: LanguageChoice | None = None,
@@ -91,24 +85,26 @@ def prepare(
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    `tokenizer`: a run or data whose tokenizer is taken, not `settings`, so that training can go on from
-    there; `trim_vocabulary` leaves out pieces that training does not need. `shortlist`: a table of
-    `cotext.data.shortlist`, too. `symbols`: the languages as a tokenizer of many names them, where
-    `languages` do not tell. A target of None: the source file holds both languages. Languages that are left
-    open are taken from the names of the training files. Lines of several sentences are split by `split`, in
-    the training corpus or, if they are `paragraphs`, in all; `clean` names rules of `cotext.data.cleaning`
-    for the former. `skip_unequal` leaves out documents of unequal sides. `workers` change nothing in it.
-    `out` appears whole or not at all; `overwrite` replaces an earlier folder. The same call resumes an
-    interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`, names of
-    files that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
+    `tokenizer`: a run or data whose tokenizer is taken, not `settings`, to train on from there;
+    `trim_vocabulary` leaves out pieces that training does not need. `tokenizer_text`: files that it is
+    trained on, not the corpus. `shortlist`: a table of `cotext.data.shortlist`, too. `symbols`: the languages
+    as a tokenizer of many names them, where `languages` do not tell. A target of None: the source file holds
+    both languages. Languages left open are guessed from the names of the training files. Lines of several
+    sentences are split by `split`, in the training corpus or, if they are `paragraphs`, in all; `clean` names
+    rules of `cotext.data.cleaning` for the former. `skip_unequal` leaves out documents of unequal sides.
+    `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces one. The same call
+    resumes an interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`,
+    files named after the pair the wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
     rules = parse_rules(clean)
     splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
-    given_tokenizer = None if tokenizer is None else _taken(tokenizer, symbols or LanguageChoice(), pair)
+    taken = None if tokenizer is None else taken_tokenizer(tokenizer, symbols or LanguageChoice(), pair)
+    chosen = taken or settings or TokenizerSettings()
     corpora = _corpora(given, format, skip_unequal, pair, rules, splitters, paragraphs)
-    chosen = given_tokenizer or settings or TokenizerSettings()
+    extra: dict[str, Any] = {"tokenizer": tokenizer and str(tokenizer), "trim_vocabulary": trim_vocabulary}
+    extra |= {"tokenizer_text": [*map(str, tokenizer_text)], "shortlist": shortlist, "paragraphs": paragraphs}
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
@@ -116,14 +112,11 @@ def prepare(
         "split": [each.name for each in splitters or ()],
         "clean": rules,
         "skip_unequal": skip_unequal,
-        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
-        **({"trim_vocabulary": True} if trim_vocabulary else {}),
-        **({"shortlist": True} if shortlist else {}),
-        **({"paragraphs": True} if paragraphs else {}),
+        **{name: value for name, value in extra.items() if value},
     }
-    with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
-        job = _job(command, input_checksums(corpora, format), pair, chosen)
-        return _carry_out(work, job, corpora, chosen, max_characters, trim_vocabulary, workers, on_documents)
+    with preparing(out, overwrite, [*tokenizer_text, *(p for c in corpora for p in c.files)]) as work:
+        job = _job(command, input_checksums(corpora, format), pair, chosen, tokenizer_text)
+        return _carry_out(work, job, corpora, chosen, max_characters, workers, on_documents)
 
 
 def _carry_out(
@@ -132,14 +125,15 @@ def _carry_out(
     corpora: Sequence[CorpusSplit],
     chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
-    trim_vocabulary: bool,
     workers: int,
     on_documents: OnDocuments,
 ) -> Report:
     """What is left to be done of a job."""
     report = work.begin(job)
     if not report:
-        _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
+        texts = [Path(path) for path in job["command"].get("tokenizer_text", ())]
+        trim = job["command"].get("trim_vocabulary", False)
+        build_tokenizer(work, corpora, chosen, max_characters, on_documents, texts=texts, trim=trim)
         report = _build(work, corpora, job, chosen, workers, on_documents)
     work.publish()
     return report_of(report, work.out / REPORT)
@@ -165,27 +159,6 @@ def _corpora(
             selection = Selection(read, languages, rules if training else {}, cut)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
-
-
-def _taken(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
-    """The tokenizer of a run or of prepared data, for the languages of this corpus.
-
-    Of a tokenizer of many languages these are, one after the other: those that are named, those that it comes
-    with, and those whose code is that of the corpus.
-
-    Raises:
-        CotextError: a language that it has no symbol of, or none that tells; else as `load_tokenizer`.
-    """
-    tokenizer = load_tokenizer(folder / "tokenizer")
-    if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
-        return tokenizer
-    tokenizer = tokenizer.with_languages(symbols.source, symbols.target)
-    for side in tokenizer.lacking():
-        code = pair.source if side == "source" else pair.target
-        if len(found := tokenizer.names_alike(code)) == 1:
-            tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: found[0]})
-    require_languages(tokenizer, "--source-language and --target-language")
-    return tokenizer
 
 
 def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
@@ -246,7 +219,7 @@ def prepare_controlled(
             # From the same documents whatever the size: all sizes of a seed share one vocabulary.
             of_all = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, mentions)
             learn_from = CorpusSplit("train", of_all)
-            _build_tokenizer(work, corpora, learn_from, settings, 10_000, on_documents)
+            build_tokenizer(work, corpora, settings, 10_000, on_documents, learn_from=learn_from)
             _write_suites(work.folder, contrastive_suites(seed, contrastive_examples, order))
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, 1, on_documents)
@@ -280,11 +253,20 @@ def _job(
     inputs: dict[str, str],
     languages: Languages,
     chosen: TokenizerSettings | Tokenizer,
+    tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """The settings and inputs that decide what a prepared folder holds; `inputs`: digests by file."""
+    """The settings and inputs that decide what a prepared folder holds; `inputs`: digests by file.
+
+    Raises:
+        CotextError: text for a tokenizer that is not trained here, or that cannot be read.
+    """
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
+        if tokenizer_text:
+            how["text"] = text_checksums(tokenizer_text)
     else:
+        if tokenizer_text:
+            raise CotextError(f"a {chosen.kind} tokenizer is trained already; leave out --tokenizer-text")
         how = {"kind": chosen.kind, "taken": chosen.fingerprint}
         if spoken := chosen_languages(chosen):
             how["languages"] = spoken
@@ -295,35 +277,6 @@ def _job(
         "languages": asdict(languages),
         "tokenizer": how,
     }
-
-
-def _build_tokenizer(
-    work: Preparation,
-    corpora: Sequence[CorpusSplit],
-    learn_from: CorpusSplit,
-    chosen: TokenizerSettings | Tokenizer,
-    max_characters: int,
-    on_documents: OnDocuments,
-    trim: bool = False,
-) -> None:
-    """Check all sentences and train or trim the tokenizer, unless that is done."""
-    if work.done("tokenizer") is not None:
-        return
-    for corpus in corpora[1:]:
-        for _ in checked_documents(corpus, max_characters):
-            pass
-    documents = checked_documents(learn_from, max_characters)
-    sentences = Sentences(documents, on_documents)
-    if isinstance(chosen, TokenizerSettings):
-        tokenizer = train_tokenizer(sentences, chosen)
-    elif trim:
-        tokenizer = trimmed(chosen, pieces_seen(documents, with_all_processors(chosen), on_documents))
-    else:
-        tokenizer = chosen
-        for _ in sentences:  # which are checked while they are read
-            pass
-    tokenizer.save(work.folder / "tokenizer")
-    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
 
 
 def _build(
@@ -357,7 +310,9 @@ def _build(
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": {split: found["statistics"] for split, found in encoded.items()},
         "notes": (
-            *tokenizer_notes(chosen, tokenizer, work.done("tokenizer")["sentences"]),
+            *tokenizer_notes(
+                chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
+            ),
             *(line for found in encoded.values() for line in found["notes"]),
         ),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},

@@ -1,4 +1,4 @@
-"""Which keys are of a query's own sentence, and which of others: for rows, for slots of a cache, for a source.
+"""Which keys are of a query's own sentence, and which of others: in rows, caches and sources.
 
 Shapes: B rows or entries, T queries, S keys.
 """

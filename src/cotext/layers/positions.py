@@ -43,14 +43,15 @@ def ranks(sentence: Tensor) -> Tensor:
 
 
 def mean_sentence_length(sentence: Tensor) -> Tensor:
-    """Mean number of tokens per sentence of each row, rounded: [B, T] -> [B].
+    """Mean number of tokens per sentence of each row, rounded up: [B, T] -> [B].
 
-    The `sequence` shift of Lupo et al. 2022, section 4.6.3; the symbol that closes a sentence is not counted.
+    The `sequence` shift of Lupo et al. 2022, section 4.6.3, as in their code (lorelupo/focused-concat,
+    eef3280, fairseq/models/concat_transformer.py): the symbols that close sentences count as tokens.
     """
     tokens = (sentence >= 0).sum(dim=1)
     first = sentence[:, 0]
     sentences = sentence.max(dim=1).values - first + 1
-    return ((tokens - sentences) / sentences).round().long()
+    return (tokens + sentences - 1) // sentences
 
 
 def position_of(

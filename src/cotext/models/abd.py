@@ -76,7 +76,8 @@ class DatapointAttention(nn.Module):
     def causal(
         self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor, count: int
     ) -> Tensor:
-        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete ones of others.
+        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its current sentence so far and whole
+        ones of others.
 
         `count`: the most of them that a row sees, at least 1.
         """

@@ -1,0 +1,99 @@
+"""A tokenizer that is trained on other text than the corpus: `prepare --tokenizer-text`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import cotext, prepare_arguments, succeed, write_corpus
+from test_prepare import Stages, contents
+
+from cotext.data.prepare import Report, prepare
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum
+
+ENGLISH = [f"the committee adopted resolution {number} without amendment ." for number in range(40)]
+GERMAN = [f"der Ausschuss nahm Entschließung {number} ohne Änderung an ." for number in range(40)]
+SETTINGS = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=120)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    """A line a sentence, with empty ones as they come; and documents with both sides."""
+    (tmp_path / "wmt.en").write_text("\n\n\n".join(ENGLISH) + "\n")
+    rows = [{"id": str(n), "source": [ENGLISH[n]], "target": [line]} for n, line in enumerate(GERMAN)]
+    (tmp_path / "wmt.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return tmp_path / "wmt.en", tmp_path / "wmt.jsonl"
+
+
+def run(corpus: Path, out: Path, texts: tuple[Path, ...], **options: object) -> Report:
+    files = [corpus / name for name in ("train.en", "train.de", "dev.en", "dev.de")]
+    return prepare(*files, out, settings=SETTINGS, tokenizer_text=texts, **options)  # type: ignore[arg-type]
+
+
+def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    report = run(corpus, tmp_path / "out", texts)
+    pairs = [side for pair in zip(ENGLISH, GERMAN, strict=True) for side in pair]
+    assert report.tokenizer["fingerprint"] == train_tokenizer([*ENGLISH, *pairs], SETTINGS).fingerprint
+    assert report.tokenizer["text"] == {str(path): checksum(path) for path in texts}
+    assert report.command["tokenizer_text"] == [str(path) for path in texts]
+    assert f"the tokenizer was trained on {texts[0]}, {texts[1]} (--tokenizer-text)" in report.notes
+    tokenizer = load_tokenizer(tmp_path / "out" / "tokenizer")
+    assert len(tokenizer.encode("resolution")) < len(tokenizer.encode("noituloser"))
+    assert report.splits["train"].documents == len(TokenStore(tmp_path / "out" / "train.arrow")) > 0
+    assert run(corpus, tmp_path / "other", ()).tokenizer["fingerprint"] != report.tokenizer["fingerprint"]
+
+
+def test_an_interruption_goes_on(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    run(corpus, tmp_path / "expected", texts)
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus, tmp_path / "out", texts, on_documents=Stages("encoding train"))
+    stages = Stages()
+    run(corpus, tmp_path / "out", texts, on_documents=stages)
+    assert "training the tokenizer" not in stages.seen
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+def test_another_text_is_another_job(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    run(corpus, tmp_path / "out", texts)
+    texts[0].write_text(texts[0].read_text() + "one more .\n")
+    with pytest.raises(CotextError, match="is there already"):
+        run(corpus, tmp_path / "out", texts)
+
+
+def test_the_corpus_is_checked_all_the_same(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=r"train\.\w\w:1: .* more than the limit of 3"):
+        run(corpus, tmp_path / "out", texts, max_characters=3)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    run(corpus, other, ())
+    text = f"--tokenizer-text={texts[0]}"
+    trained = [
+        each for each in prepare_arguments(corpus, tmp_path / "out") if each not in ("--vocabulary", "48")
+    ]
+    for arguments, message in (
+        ([*trained, "--tokenizer", other], "is trained already"),
+        (["prepare", "--controlled", "9", "--out", tmp_path / "out"], "makes its own corpus and tokenizer"),
+        (["prepare", "--append", "--source", corpus / "train.en", "--out", other], "takes the tokenizer"),
+    ):
+        refused = cotext(*arguments, text)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    missing = cotext(*prepare_arguments(corpus, tmp_path / "out"), f"--tokenizer-text={tmp_path / 'none'}")
+    assert (missing.code, str(tmp_path / "none") in missing.err) == (2, True), missing.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_as_a_command(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    given = [f"--tokenizer-text={path}" for path in texts]
+    told = succeed(*prepare_arguments(corpus, tmp_path / "out"), *given)
+    assert "(--tokenizer-text)" in told.out
