@@ -14,6 +14,7 @@ braces ("{see below}"), and a dollar before a number is a price.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Final
 
@@ -100,11 +101,13 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     found: dict[str, str] = {}
+    candidates = _candidates(tokenizer)  # each is tried once: what is taken stays so
     for piece in pieces:
         if isinstance(piece, Copied) and piece.text not in found:
             own = gives_back(tokenizer, piece.text)
-            taken = (text, *found.values())
-            found[piece.text] = piece.text if own else _stand_in(tokenizer, taken)
+            found[piece.text] = (
+                piece.text if own else _stand_in(tokenizer, candidates, (text, *found.values()))
+            )
     return {piece.key: found[piece.text] for piece in pieces if isinstance(piece, Copied)}
 
 
@@ -120,20 +123,24 @@ def gives_back(tokenizer: Tokenizer, text: str) -> bool:
     )
 
 
-def _stand_in(tokenizer: Tokenizer, taken: Collection[str]) -> str:
-    """A text that the tokenizer gives back, and that is in none of those taken nor holds one of them."""
+def _stand_in(tokenizer: Tokenizer, candidates: Iterator[str], taken: Collection[str]) -> str:
+    """The next candidate that the tokenizer gives back and that is in none of those taken; else empty."""
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if not any(candidate in text for text in taken) and gives_back(tokenizer, candidate)
+        ),
+        "",
+    )
 
-    def is_free(candidate: str) -> bool:
-        return not any(candidate in text for text in taken) and gives_back(tokenizer, candidate)
 
+def _candidates(tokenizer: Tokenizer) -> Iterator[str]:
+    """Texts that may stand for others, the best first."""
     made = (form.format(n) for form in ("{{{}}}", "#{}", "X{}", "XX{}") for n in range(1, 10))
     letters = (chr(code) * 2 for code in range(ord("X"), ord("A"), -1))
     rare = (tokenizer.decode([i]) for i in range(tokenizer.pieces - 1, 0, -1))
-    candidates = (*made, *letters)
-    for candidate in candidates:
-        if is_free(candidate):
-            return candidate
-    return next((text for text in rare if len(text) > 1 and is_free(text)), "")
+    return chain(made, letters, (text for text in rare if len(text) > 1))
 
 
 def _split(pieces: Sequence[Piece]) -> Iterator[Piece]:
