@@ -226,14 +226,15 @@ class _Following:
     """What follows the end of a sentence: a lead without letters, and a word.
 
     Some marks that end sentences may be in a lead, which is the same for all of them: it is read once.
-    `begins`: where the word does; `opened` and `symbol`: the last place of such a character in the lead, or -1.
+    `begins`: where the word does. `opened`, `symbol`: the last place in the lead of an opening bracket and of
+    a bullet, or -1.
     """
 
     def __init__(self, text: str, start: int) -> None:
-        lead, word = _LEAD.match(text, start), None
-        if lead is not None:
-            word = _NEXT.match(text, lead.end())
-        assert lead is not None and word is not None  # both match nothing at all, too
+        lead = _LEAD.match(text, start)
+        assert lead is not None
+        word = _NEXT.match(text, lead.end())
+        assert word is not None
         self.begins = lead.end()
         self.word, self.after = word["word"], word["after"]
         self.opened, self.symbol = (

@@ -6,7 +6,7 @@ from typing import Final
 
 from cotext.files.blocks import Copied, Piece
 
-# A width begins with another digit than 0, which is a flag: else a run of zeros could be divided in many ways.
+# A width does not begin with 0, which is a flag: else a run of zeros could be divided in many ways.
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|[1-9]\d*)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _BRACES = r"\{\{|\}\}|\{[^{}\s][^{}]*\}|\{\}"
 # Numbered by their order where the language has a way to say so, `%2$s`.

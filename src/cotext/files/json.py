@@ -27,7 +27,9 @@ _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
 _CORPUS_KEYS: Final = ("sentences", "source", "target", "tgt_lang", "src_text", "hypothesis")
 _HEAD_BYTES: Final = 1 << 18
-_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)\S+\s*|\s*\S[^\s@]*+@\S+\.\w+\s*", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"\s*(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)\S+\s*|\s*\S[^\s@]*+@\S+\.\w+\s*", re.IGNORECASE
+)
 # {{name}}, {name}, %{name}, ${name}, $t(key), @:key, %s, %1$d
 MARKERS: Final = Markers(
     re.compile(

@@ -33,8 +33,7 @@ from cotext.files.xml import taken
 from cotext.runtime.errors import CotextError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-# A quantifier takes either all of a run or none of it, and a search begins at the beginning of a run alone: else
-# it would begin anew at every character of it.
+# A search that fails at the beginning of a run of spaces is not begun again within it.
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
