@@ -19,7 +19,7 @@ LIMIT = 0.1  # seconds that an answer of /health may take
 TEXT_BYTES = 128 << 10  # of a request, at most
 FILE_BYTES = 8 << 20
 LASTS = 1.0  # seconds of an attack: what takes that long takes turns with others
-TRIES = 4  # since other processes take the processor, too
+TRIES = 6  # since other processes take the processor, too
 
 Send = Callable[[httpx.Client], Any]
 _UNITS = (
