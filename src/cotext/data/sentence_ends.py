@@ -35,7 +35,8 @@ _ENDS: Final = {
 }
 _MARK_RUN = re.compile(rf"[{_MARKS};。！？｡]++")
 # What opens, dashes and bullets; then the first word.
-_NEXT = re.compile(r"(?P<lead>(?:[^\w\s.!?…,;:。！？、，]|\s)*+)(?P<word>[\w’'-]*+)(?P<after>[).]?)")
+_LEAD = re.compile(r"(?:[^\w\s.!?…,;:。！？、，]|\s)*+")
+_NEXT = re.compile(r"(?P<word>[\w’'-]*+)(?P<after>[).]?)")
 _WORD_BEFORE = re.compile(r"[^\s()\[\]{}«»„“”\"—–/‘¿¡（）「」]*\Z")
 _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_]{1,4}\Z")
 _VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
@@ -93,24 +94,25 @@ class EndRules:
     def ends(self, text: str) -> list[int]:
         """Offsets at which a sentence ends and another begins, white space included in the one that ends."""
         ends, start = [], 0
+        following = _Following(text, 0)
         for match in self._pattern.finditer(text):
-            if match.end() < len(text) and self._is_end(text, start, match):
+            if match.end() > following.begins:
+                following = _Following(text, match.end())
+            if match.end() < len(text) and self._is_end(text, start, match, following):
                 start = match.end()
                 ends.append(start)
         return _with_content(text, ends) if ends else ends
 
-    def _is_end(self, text: str, start: int, match: re.Match[str]) -> bool:
+    def _is_end(self, text: str, start: int, match: re.Match[str], following: "_Following") -> bool:
         run = _MARK_RUN.match(text, match.start())
         assert run is not None
         marks, closing = run[0], text[run.end() : match.end()].strip()
-        following = _NEXT.match(text, match.end())
-        assert following is not None
-        lead, word = following["lead"], following["word"]
+        word, after = following.word, following.after
         if not word:
-            return bool(set(lead) & set("([（【"))
+            return following.opened >= match.end()
         if match["wide"] is None and not match["space"] and not self._unspaced(text, match, marks):
             return False
-        bullet = bool(set(lead) & set(_SYMBOLS)) or (following["after"] == ")" and len(word) <= 2)
+        bullet = following.symbol >= match.end() or (after == ")" and len(word) <= 2)
         if not bullet:
             if word[0].islower():
                 return False
@@ -119,7 +121,7 @@ class EndRules:
         strong = bool(set(marks) & _STRONG)
         if strong:
             says = self._language in ("en", "") and set(closing) & set("\"'”’")
-            firm = marks == "!" and following["after"] == "." and word.lower() in self._often  # Yahoo! Inc.
+            firm = marks == "!" and after == "." and word.lower() in self._often  # Yahoo! Inc.
             return not (firm or (says and _SAYS_EN.match(text, match.end())))
         if set(marks) <= set(".…") and marks != ".":
             return self._ends_in_dots(text, match.start(), word, closing)
@@ -218,6 +220,26 @@ class EndRules:
     def _begins(self, word: str) -> bool:
         """Whether a word is one that often begins a sentence, with a capital letter."""
         return word[0].isupper() and re.split("['’]", word)[0].lower() in self._starting
+
+
+class _Following:
+    """What follows the end of a sentence: a lead without letters, and a word.
+
+    Some marks that end sentences may be in a lead, which is the same for all of them: it is read once.
+    `begins`: where the word does. `opened`, `symbol`: the last place in the lead of an opening bracket and of
+    a bullet, or -1.
+    """
+
+    def __init__(self, text: str, start: int) -> None:
+        lead = _LEAD.match(text, start)
+        assert lead is not None
+        word = _NEXT.match(text, lead.end())
+        assert word is not None
+        self.begins = lead.end()
+        self.word, self.after = word["word"], word["after"]
+        self.opened, self.symbol = (
+            max(text.rfind(each, start, self.begins) for each in kind) for kind in ("([（【", _SYMBOLS)
+        )
 
 
 def sentence_ends(text: str) -> list[int]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 # Also "[1]: text", as some models write it.
-_LINE: Final = re.compile(r"[ \t]*\[([0-9]{1,6})\](?:[:.](?=[ \t]|$))?[ \t]*(.*?)[ \t]*")
+_LINE: Final = re.compile(r"[ \t]*\[([0-9]{1,6})\](?:[:.](?=[ \t]|$))?(.*)")
 _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
 _THOUGHTS: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")

@@ -105,6 +105,20 @@ def _divides(token: Token) -> bool:
     return not token.text or REPLACEMENT in token.text
 
 
+def _spells(parts: Sequence[str], target: str) -> bool:
+    """Whether a target has these parts, and between two of them a character that is not known, or several."""
+    first, *others = parts
+    if not others:
+        return first == target
+    last, at = others.pop(), len(first)
+    for part in others:
+        found = target.find(part, at + 1)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return target.startswith(first) and at + 1 + len(last) <= len(target) and target.endswith(last)
+
+
 def _after(prompt: Sequence[Token], tokens: Sequence[Token], target: str) -> int:
     """The number of tokens after those of the prompt, if these are the same without the target."""
     texts = [token.text for token in tokens]
@@ -115,8 +129,6 @@ def _after(prompt: Sequence[Token], tokens: Sequence[Token], target: str) -> int
             "of its own; end the template in another way, best in a line end"
         )
     spelled = "".join(texts[len(prompt) :])
-    # Of a divided character it is not known which it was.
-    pattern = ".+?".join(map(re.escape, re.split(f"{REPLACEMENT}+", spelled)))
-    if not re.fullmatch(pattern, target, re.DOTALL):
+    if not _spells(re.split(f"{REPLACEMENT}+", spelled), target):
         raise NoBoundaryError(f"the API tells tokens that do not spell the target {shown(target)}")
     return count

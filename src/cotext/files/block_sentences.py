@@ -40,14 +40,14 @@ def cut(block: Block, spans: Spans | None) -> CutBlock:
     """
     parts = split_pieces(block.pieces, _spans(block, spans))
     sentences: list[tuple[Piece, ...]] = []
-    between: list[tuple[Piece, ...]] = [parts.between[0]]
+    between: list[list[Piece]] = [list(parts.between[0])]
     for sentence, after in zip(parts.sentences, parts.between[1:], strict=True):
         if _has_letter(sentence):
             sentences.append(merged(_with_single_spaces(sentence)))
-            between.append(after)
+            between.append(list(after))
         else:
-            between[-1] = merged((*between[-1], *sentence, *after))
-    return CutBlock(block, SentencePieces(sentences, between))
+            between[-1] += (*sentence, *after)
+    return CutBlock(block, SentencePieces(sentences, [merged(pieces) for pieces in between]))
 
 
 def _has_letter(pieces: Iterable[Piece]) -> bool:
@@ -57,9 +57,9 @@ def _has_letter(pieces: Iterable[Piece]) -> bool:
 def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
     """The spans of sentences; a line break, or copied white space, lies between two."""
     found = []
-    start = 0
-    for at, stop in [*_breaks(block.pieces), (len(block.text), 0)]:
-        part = block.text[start:at]
+    start, text = 0, block.text
+    for at, stop in [*_breaks(block.pieces), (len(text), 0)]:
+        part = text[start:at]
         if block.split and spans is not None:
             found += [(start + low, start + high) for low, high in spans(part)]
         elif stripped := part.strip():

@@ -7,7 +7,8 @@ Each cue has a word, where there are as many.
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -75,8 +76,11 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 
 
 def _cost(text: str, place: int, aim: float) -> float:
-    paused = text[max(0, place - 2) : place].strip()[-1:] in _PAUSE
-    return abs(place - aim) / max(1, len(text)) - (_PREFERRED if paused else 0)
+    return abs(place - aim) / max(1, len(text)) - (_PREFERRED if _is_paused(text, place) else 0)
+
+
+def _is_paused(text: str, place: int) -> bool:
+    return text[max(0, place - 2) : place].strip()[-1:] in _PAUSE
 
 
 def _places(text: str, wanted: int) -> list[int]:
@@ -155,7 +159,9 @@ def breaks(text: str, part: Part) -> list[int]:
     if len(had) == 1 or len(text) <= max(had):
         return []
     places = _places(text, len(had) - 1)
-    for lines in range(2, len(had) + 1):
+    # In fewer lines, one at least would be longer.
+    fewest = min(len(had), max(2, -(-len(text) // (max(had) + 1))))
+    for lines in range(fewest, len(had) + 1):
         chosen = _even(text, places, lines)
         ends = [0, *chosen, len(text)]
         longest = max(b - a for a, b in pairwise(ends))
@@ -166,10 +172,19 @@ def breaks(text: str, part: Part) -> list[int]:
 
 def _even(text: str, places: Sequence[int], lines: int) -> list[int]:
     """The places nearest to equal shares of the text, each once."""
+    paused = [place for place in places if _is_paused(text, place)]
     chosen: list[int] = []
     for number in range(1, lines):
-        later = [place for place in places if not chosen or place > chosen[-1]]
+        aim = len(text) * number / lines
+        later = [*_nearest(places, chosen, aim), *_nearest(paused, chosen, aim)]
         if not later:
             break
-        chosen.append(min(later, key=lambda place: _cost(text, place, len(text) * number / lines)))
+        chosen.append(min(later, key=lambda place: (_cost(text, place, aim), place)))
     return chosen
+
+
+def _nearest(places: Sequence[int], chosen: Sequence[int], aim: float) -> Iterator[int]:
+    """The places behind all chosen ones that are nearest to an aim on both sides."""
+    first = bisect_right(places, chosen[-1]) if chosen else 0
+    at = bisect_left(places, aim, first)
+    yield from places[max(first, at - 1) : at + 1]

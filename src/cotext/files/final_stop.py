@@ -5,8 +5,9 @@ from typing import Final
 
 from cotext.data.abbreviations import LEADING, NUMBERED, OFTEN, words_of
 
-# Not behind a second one, a number (an ordinal in German) or a letter alone (an initial).
-_STOP: Final = re.compile(r"(?:(?P<word>(?:[^\W\d_]+\.)*[^\W\d_]{2,}) ?\.|[。।።։۔])\Z")
+# Not behind a second one, a number (an ordinal in German) or a letter alone (an initial). Of a text read
+# backwards, so that its letters are looked at once.
+_STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।።։۔]")
 _ROMAN: Final = re.compile(r"[IVXLC]+")
 
 
@@ -16,10 +17,10 @@ def without_added_stop(source: str, target: str, language: str) -> str:
     Models that were trained on sentences alone end everything with one. An abbreviation of the target
     `language` keeps its own, and nothing is left without a letter.
     """
-    found = _STOP.search(target)
+    found = _STOP.match(target[::-1])
     if found is None or not source.rstrip()[-1:].isalnum():
         return target
-    word = found["word"] or ""
+    word = (found["word"] or "")[::-1]
     if "." in word or _ROMAN.fullmatch(word) or _is_abbreviation(word.lower(), language):
         return target
     shortened = target[:-1].rstrip()

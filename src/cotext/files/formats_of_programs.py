@@ -6,13 +6,14 @@ from typing import Final
 
 from cotext.files.blocks import Copied, Piece
 
-_PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
+# A width does not begin with 0, which is a flag: else a run of zeros could be divided in many ways.
+_PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|[1-9]\d*)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _BRACES = r"\{\{|\}\}|\{[^{}\s][^{}]*\}|\{\}"
 # Numbered by their order where the language has a way to say so, `%2$s`.
 _C = re.compile(
     _PRINTF + r"(?:(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsCSpnm@]|<PRI[A-Za-z0-9]+>|%)|%<PRI\w+>"
 )
-_PYTHON = re.compile(r"%(?:\([^()]*\))?[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlL]?[diouxXeEfFgGcrsa%]")
+_PYTHON = re.compile(r"%(?:\([^()]*\))?[-+ #0]*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?[hlL]?[diouxXeEfFgGcrsa%]")
 _NUMBERED_BRACES = re.compile(r"\{\d+(?:,[^{}]*)?(?::[^{}]*)?\}|\{\{|\}\}")
 
 PLACEHOLDERS: Final[dict[str, re.Pattern[str]]] = {
@@ -33,7 +34,7 @@ PLACEHOLDERS: Final[dict[str, re.Pattern[str]]] = {
     "boost-format": re.compile(r"%(?:\d+%|\|[^|%]*\||" + _C.pattern[1:] + ")"),
     "sh-format": re.compile(r"\$\w+|\$\{\w+\}"),
     "ruby-format": re.compile(r"%(?:<\w+>|\{\w+\})|" + _C.pattern),
-    "smalltalk-format": re.compile(r"%\d|%<[^>]*>"),
+    "smalltalk-format": re.compile(r"%\d|%<[^>]{0,1000}>"),
     "librep-format": _C,
     "scheme-format": re.compile(r"~[-+\d,'@:]*[A-Za-z~%]"),
     "lisp-format": re.compile(r"~[-+\d,'@:]*[A-Za-z~%]"),

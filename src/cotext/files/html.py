@@ -22,7 +22,7 @@ _MARKS: Final = (
 MAX_PAGE_BYTES: Final = 64 << 20
 _DECLARED_WITHIN: Final = 4096
 _DECLARED: Final = re.compile(
-    rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)|<meta[^>]*?[\s;"']charset\s*=\s*["']?\s*([\w.:-]+)""",
+    rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)|<meta[^>]*?[\s;"']charset\s*=\s*+["']?\s*+([\w.:-]+)""",
     re.IGNORECASE,
 )
 # What browsers read where a page names these.

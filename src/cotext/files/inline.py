@@ -13,7 +13,7 @@ from cotext.files.xml_places import Element, escaped
 # partner; `stands`: for something, without text; `copied`: its text stays.
 Role = Literal["encloses", "begins", "ends", "stands", "copied"]
 MAX_PAIRED: Final = 2000  # texts and elements of contents whose halves are joined
-_PLACEHOLDER: Final = re.compile(r"[^\s<>]*[%{$][^\s<>]*")
+_PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,14 @@ _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
 _CORPUS_KEYS: Final = ("sentences", "source", "target", "tgt_lang", "src_text", "hypothesis")
 _HEAD_BYTES: Final = 1 << 18
-_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)\S+\s*|\s*\S+@\S+\.\w+\s*", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"\s*(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)\S+\s*|\s*\S[^\s@]*+@\S+\.\w+\s*", re.IGNORECASE
+)
 # {{name}}, {name}, %{name}, ${name}, $t(key), @:key, %s, %1$d
 MARKERS: Final = Markers(
     re.compile(
         r"\{\{[^{}]*\}\}|[%$]?\{[^{}]*\}|\$t\([^()]*\)|@(?:\.\w+)?:(?:\([\w.-]+\)|[\w.-]*\w)"
-        r"|%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:l{1,2}|h)?[diouxXeEfgGcs@](?![^\W\d_])|%\([^()]*\)[a-z]"
+        r"|%(?:\d+\$)?[-+#0]*(?:[1-9]\d*)?(?:\.\d+)?(?:l{1,2}|h)?[diouxXeEfgGcs@](?![^\W\d_])|%\([^()]*\)[a-z]"
     )
 )
 

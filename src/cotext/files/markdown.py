@@ -33,16 +33,20 @@ from cotext.files.xml import taken
 from cotext.runtime.errors import CotextError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\r?\n)*?\1[ \t]*(?:\r?\n|\Z)")
+# A search that fails at the beginning of a run of spaces is not begun again within it.
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
-_CLOSING_MARKS = re.compile(r"(?:^|[ \t]+)#+[ \t]*$|[ \t]+$")
+_CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
-_LINE_BREAKS = re.compile(r"[ \t]*[\r\n]\s*")
-_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[^\S\n]*)+\Z")
+_LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
+_LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
+_MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # where it is the first or the last of a paragraph
+_FOOTNOTE_ENDS = re.compile(r"[\]\s]")
+_UNCLOSED: Final = -1  # a key of the parser's cache, whose others are places: where no footnote begins
 _KEPT: Final = {
     "fence": "blocks of code",
     "code_block": "blocks of code",
@@ -216,7 +220,8 @@ class MarkdownFile:
 
     def _lines_of(self, place: _Place, source: str) -> list[str]:
         """The lines of a paragraph: none begins what is no paragraph."""
-        source = _LAST_BREAK.sub("", source).strip(" \t\n")
+        last = _LAST_BREAK_BACKWARDS.match(source[::-1])
+        source = source[: len(source) - (last.end() if last else 0)].strip(" \t\n")
         if place.in_table:
             return [re.sub(r"(?<!\\)\|", r"\\|", source)]
         lines = source.split("\n")
@@ -234,7 +239,7 @@ class MarkdownFile:
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
         """The source in lines of the paragraph's width; line breaks that are meant stay."""
         room = place.width - max(map(len, place.before), default=0)
-        meant = re.split(r"((?: {2,}|\\)\n)", source)
+        meant = _MEANT_BREAK.split(source)
         lines: list[str] = []
         for text, end in zip(meant[::2], [*meant[1::2], ""], strict=True):
             found = wrapped(" ".join(text.split("\n")), max(room, 20))
@@ -328,8 +333,14 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
 
 def _footnote_mark(state: Any, silent: bool) -> bool:
     """A rule of the parser: the mark of a footnote in a text."""
+    first, last = state.cache.get(_UNCLOSED, (0, 0))
+    if not state.src.startswith("[^", state.pos) or first <= state.pos < last:
+        return False
     match = FOOTNOTE.match(state.src, state.pos, state.posMax)
     if match is None:
+        # What keeps this mark from being closed keeps all that begin before it.
+        ends = _FOOTNOTE_ENDS.search(state.src, state.pos + 2, state.posMax)
+        state.cache[_UNCLOSED] = state.pos, ends.start() if ends else state.posMax
         return False
     if not silent:
         state.push("footnote", "", 0).content = match[0]

@@ -6,7 +6,6 @@ unknown ones too, are inline. White space is collapsed as a browser does; at the
 outside. Text in attributes follows the paragraph in which it stands, as blocks of its own.
 """
 
-import html
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Final
 
 from cotext.files.blocks import Block, Close, Piece
 from cotext.files.elements import SPACE, Item
-from cotext.files.markup_paragraph import Place, collapsed, paragraph
+from cotext.files.markup_paragraph import Place, collapsed, paragraph, unescaped
 from cotext.files.markup_tokens import BLOCKS, Token, attributes, end_of, tokens
 from cotext.files.xml import taken
 
@@ -64,7 +63,8 @@ _MAY_BE_READ: Final = re.compile(
 )
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that the page's encoding does not have
-_LINE_BREAK: Final = re.compile(r"[ \t]*(?:\r?\n|\r)\s*")
+# Each run of spaces is tried once, from its beginning.
+_LINE_BREAK: Final = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _MARK: Final = re.compile(r"\{\d+\}")
 MAX_READ: Final = 80  # characters of an ignored element that a model reads
 
@@ -215,7 +215,7 @@ class Markup:
         """Text alone: of <title>, and of <textarea>, where white space is part of it."""
         text = self._page[token.start : token.stop]
         inner = text.strip(SPACE)
-        shown = html.unescape(inner) if token.name == "textarea" else collapsed(inner)
+        shown = unescaped(inner) if token.name == "textarea" else collapsed(inner)
         if shown.strip() and not _HALVES.search(shown):
             start = token.start + text.index(inner)
             self._block((shown,), Place(start, start + len(inner)))

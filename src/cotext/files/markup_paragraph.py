@@ -9,6 +9,7 @@ from typing import Final
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import SPACE, Item, inner, mates, without_empty
 
+_NUMBER: Final = re.compile("&#([0-9]{8,});?")
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
 # Points that a reader sees, so that white space on both sides is no double space.
 _SHOWN: Final = frozenset(
@@ -45,7 +46,15 @@ class Place:
 
 def collapsed(text: str) -> str:
     """Text of a page as a reader sees it: references decoded, white space collapsed."""
-    return html.unescape(_SPACES.sub(" ", text))
+    return unescaped(_SPACES.sub(" ", text))
+
+
+def unescaped(text: str) -> str:
+    """Text with its references to characters decoded, of which numbers may have any number of digits."""
+    if "&" not in text:
+        return text
+    # Without leading zeros, eight digits are beyond the last character; Python refuses numbers of thousands.
+    return html.unescape(_NUMBER.sub(lambda found: f"&#{found[1].lstrip('0')[:8] or 0};", text))
 
 
 def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece, ...], Place] | None:
@@ -67,7 +76,7 @@ def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece,
     for index, item in enumerate(chosen):
         key = index + low
         if item.kind == "text":
-            text = html.unescape(item.text) if spaced else collapsed(item.text)
+            text = unescaped(item.text) if spaced else collapsed(item.text)
             text = text[1:] if after_space and item.text[0] in SPACE and not spaced else text
             after_space = text.endswith(" ") if text else after_space
             pieces.append(text)

@@ -14,6 +14,8 @@ braces ("{see below}"), and a dollar before a number is a price.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from cotext.data.tokenizer import Tokenizer
@@ -33,19 +35,28 @@ _BRACES: Final = (
 )
 # After a number or its space, % is a percentage, but for conversions that name their argument.
 _CONVERSION: Final = (
-    r"%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[sdifgeExXour]|%\d+\$[#0+-]*\d*(?:\.\d+)?(?:l|ll|h|z)?[sdifgeExXouc@]"
-    r"|(?<![\d%])(?<!\d[ \u00a0\u202f])%(?:[#0+-]*\d*(?:\.\d+)?(?:ll|l|h|z)?[sdifgeExXouc](?![A-Za-z])|@|%)"
+    r"%\(\w+\)[#0 +-]*+\d*(?:\.\d+)?[sdifgeExXour]|%\d+\$[#0+-]*+\d*(?:\.\d+)?(?:l|ll|h|z)?[sdifgeExXouc@]"
+    r"|(?<![\d%])(?<!\d[ \u00a0\u202f])%(?:[#0+-]*+\d*(?:\.\d+)?(?:ll|l|h|z)?[sdifgeExXouc](?![A-Za-z])|@|%)"
 )
 _NAMES: Final = r"\$[A-Z][A-Z0-9_]+\$|(?<![\w%])%[A-Z][A-Z0-9_]+%(?!\w)|\b__[A-Z][A-Z0-9_]+__\b"
 _MARKUP: Final = (
     r"""</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*/?>"""
     r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6});"
 )
-_PATH: Final = (
-    r"(?<![\w/.:])[A-Za-z]:\\[\w.\\-]*\w|(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.-]+/)+[\w.-]*\w/?"
-    r"|(?<![\w/.])(?:[\w.-]+/)+[\w-]+\.[A-Za-z]\w{0,4}(?!\w)"
+_DRIVE: Final = r"(?<![\w/.:])[A-Za-z]:\\[\w.\\-]*\w"
+# What begins as a path and is none is taken whole, as no part of it is one; "path" says which is. Else the
+# search would begin anew at every hyphen of it.
+_FROM_ROOT: Final = re.compile(
+    r"(?<![\w/.:])(?:~|\.{1,2})?/(?:(?P<path>(?:[\w.-]+/)+[\w.-]*\w/?)|(?:[\w.-]+/)*[\w.-]*)"
 )
-_RULES: Final = re.compile("|".join((_URL, _MAIL, _BRACES, _CONVERSION, _NAMES, _MARKUP, _PATH)))
+_RELATIVE: Final = re.compile(
+    r"(?<![\w/.])(?:(?P<path>(?:[\w.-]+/)+[\w-]+\.[A-Za-z]\w{0,4}(?!\w))|[\w.-]+(?:/[\w.-]+)*)"
+)
+_RULES: Final = (
+    re.compile("|".join((_URL, _MAIL, _BRACES, _CONVERSION, _NAMES, _MARKUP, _DRIVE))),
+    _FROM_ROOT,
+    _RELATIVE,
+)
 
 
 def with_placeholders(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -63,8 +74,23 @@ def without_placeholders(pieces: Iterable[Piece], before: Sequence[Piece]) -> tu
 
 
 def placeholder_spans(text: str) -> list[tuple[int, int]]:
-    """Where placeholders begin and end in a text."""
-    return [found.span() for found in _RULES.finditer(text)]
+    """Where placeholders begin and end in a text: the leftmost first, of these that of the first rule."""
+    spans: list[tuple[int, int]] = []
+    following = [_next(rule, text, 0) for rule in _RULES]
+    while (first := min(following, key=itemgetter(0)))[0] < len(text):
+        spans.append(first)
+        # What begins before the end of this one is none; the others are still the next.
+        following = [
+            span if span[0] >= first[1] else _next(rule, text, first[1])
+            for rule, span in zip(_RULES, following, strict=True)
+        ]
+    return spans
+
+
+def _next(rule: re.Pattern[str], text: str, start: int) -> tuple[int, int]:
+    """The next place of a rule; behind the text where there is none."""
+    found = (each for each in rule.finditer(text, start) if "path" not in rule.groupindex or each["path"])
+    return next((each.span() for each in found), (len(text), len(text)))
 
 
 def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
@@ -75,11 +101,13 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     found: dict[str, str] = {}
+    candidates = _candidates(tokenizer)  # each is tried once: what is taken stays so
     for piece in pieces:
         if isinstance(piece, Copied) and piece.text not in found:
             own = gives_back(tokenizer, piece.text)
-            taken = (text, *found.values())
-            found[piece.text] = piece.text if own else _stand_in(tokenizer, taken)
+            found[piece.text] = (
+                piece.text if own else _stand_in(tokenizer, candidates, (text, *found.values()))
+            )
     return {piece.key: found[piece.text] for piece in pieces if isinstance(piece, Copied)}
 
 
@@ -95,20 +123,24 @@ def gives_back(tokenizer: Tokenizer, text: str) -> bool:
     )
 
 
-def _stand_in(tokenizer: Tokenizer, taken: Collection[str]) -> str:
-    """A text that the tokenizer gives back, and that is in none of those taken nor holds one of them."""
+def _stand_in(tokenizer: Tokenizer, candidates: Iterator[str], taken: Collection[str]) -> str:
+    """The next candidate that the tokenizer gives back and that is in none of those taken; else empty."""
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if not any(candidate in text for text in taken) and gives_back(tokenizer, candidate)
+        ),
+        "",
+    )
 
-    def is_free(candidate: str) -> bool:
-        return not any(candidate in text for text in taken) and gives_back(tokenizer, candidate)
 
+def _candidates(tokenizer: Tokenizer) -> Iterator[str]:
+    """Texts that may stand for others, the best first."""
     made = (form.format(n) for form in ("{{{}}}", "#{}", "X{}", "XX{}") for n in range(1, 10))
     letters = (chr(code) * 2 for code in range(ord("X"), ord("A"), -1))
     rare = (tokenizer.decode([i]) for i in range(tokenizer.pieces - 1, 0, -1))
-    candidates = (*made, *letters)
-    for candidate in candidates:
-        if is_free(candidate):
-            return candidate
-    return next((text for text in rare if len(text) > 1 and is_free(text)), "")
+    return chain(made, letters, (text for text in rare if len(text) > 1))
 
 
 def _split(pieces: Sequence[Piece]) -> Iterator[Piece]:

@@ -37,7 +37,8 @@ _CONTINUED = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\")\s*$")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"', **{character: f"\\{name}" for name, character in _NAMED.items()}}
-_CHARSET = re.compile(rb"Content-Type:[^\"\n]*?charset=([\w.:-]+)", re.IGNORECASE)
+# What has no charset is taken, too, so that no line is searched again from within.
+_CHARSET = re.compile(rb"Content-Type:[^\"\n]*?charset=([\w.:-]+)|Content-Type:[^\"\n]*", re.IGNORECASE)
 _HEAD = re.compile(rb"(?:\s|#[^\n]*\n)*(?:msgctxt|msgid)\s*\"")
 
 
@@ -81,8 +82,7 @@ class Po:
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
-        named = _CHARSET.search(content)
-        charset = named[1].decode() if named else "utf-8"
+        charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
         template = charset == "CHARSET"
         source = decoded(content, name, "utf-8" if template else charset)
         entries = list(_entries(source.text, name))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cotext.files.blocks import Close, Copied, Open, Piece, merged
 from cotext.files.word_alignment import Span
+from cotext.files.words import overlaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _uncut(pieces: Sequence[Piece], spans: Sequence[Span]) -> list[Span]:
             copied.append((place, place + len(piece.text)))
         place += length(piece)
     for start, stop in spans:
-        if found and any(a < found[-1][1] < b or a < start < b for a, b in copied):
+        if found and any(overlaps(copied, edge, edge) for edge in (found[-1][1], start)):
             found[-1] = (found[-1][0], stop)
         else:
             found.append((start, stop))

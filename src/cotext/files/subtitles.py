@@ -15,6 +15,7 @@ from typing import Final
 from cotext.files.blocks import Block, Close, Contents, Copied, Piece, writable
 from cotext.files.cue_division import breaks, divided
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, flows_of, parts_of
+from cotext.files.markup_paragraph import unescaped
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.runtime.errors import CotextError
 
@@ -26,7 +27,13 @@ _VTT_TIME: Final = re.compile(
     r"[ \t]*(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})[ \t]+-->[ \t]+(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})(?=\s|\Z)"
 )
 _ASS_TIME: Final = re.compile(r"\s*(\d+):(\d\d?):(\d\d?)[.:](\d{1,3})\s*")
-_DRAWING: Final = re.compile(r"\{[^}]*\\p[1-9][^}]*\}")
+_DRAWING: Final = re.compile(r"\\p[1-9]")
+
+
+def _is_drawing(text: str) -> bool:
+    """Whether an override in braces begins a drawing."""
+    overrides = (part.partition("{")[2] for part in text.split("}")[:-1])
+    return any(map(_DRAWING.search, overrides))
 
 
 def _named(tag: str) -> str:
@@ -60,7 +67,7 @@ VTT: Final = Syntax(
     opens=_VTT_OPENS,
     closes=_VTT_CLOSES,
     speaker=lambda tag: _named(tag) == "v" and tag[1:2] != "/",
-    read=html.unescape,
+    read=unescaped,
     write=lambda text: html.escape(text, quote=False),
 )
 _OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
@@ -223,7 +230,7 @@ class SubtitleFile:
             text = self._text[cue.low : cue.high]
             if len(text) > MOST_CHARACTERS:
                 messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")
-            elif kind is _ASS and _DRAWING.search(text):
+            elif kind is _ASS and _is_drawing(text):
                 messages.append(f"cue {cue.number}: not translated: a drawing")
             else:
                 parts += parts_of(self._text, cue, self._syntax)

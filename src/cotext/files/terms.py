@@ -13,7 +13,7 @@ from typing import Final
 
 from cotext.files.glossary import Glossary, Term
 from cotext.files.guide import SentenceConstraints
-from cotext.files.words import Word, covered, occurrences, words_of
+from cotext.files.words import Word, covered, occurrences, overlaps, words_of
 
 __all__ = ["Glossary", "Inflection", "Occurrence", "Term", "TermGuide"]
 
@@ -164,11 +164,11 @@ def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def names_of(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[str]:
     """Names: two or more words with a capital one after the other, after the first word of the sentence."""
-    spans = list(taken)
+    spans = sorted(taken)
     names: list[str] = []
     run: list[Word] = []
     for word in (*words_of(text)[1:], Word("", len(text) + 2, len(text) + 2)):
-        free = not any(start < word.stop and word.start < stop for start, stop in spans)
+        free = not overlaps(spans, word.start, word.stop)
         if run and (word.start != run[-1].stop + 1 or not word.text[:1].isupper() or not free):
             names += [text[run[0].start : run[-1].stop]] if len(run) > 1 else []
             run = []
@@ -208,7 +208,7 @@ class _Finder:
                 run = words[place : place + len(own)]
                 if len(run) == len(own) and self._matches(term, own, run, text, place == 0):
                     start, stop = run[0].start, run[-1].stop
-                    if not any(a < stop and start < b for a, b in spans):
+                    if not overlaps(spans, start, stop):
                         found.append(Occurrence(term, text[start:stop], start))
                         place += len(own) - 1
                         break

@@ -18,7 +18,7 @@ from cotext.runtime.reading import parse_json
 Severity = Literal["error", "warning"]
 
 FAILED: Final = "FAILED"  # what the organisers' collector writes for a request without an answer
-_FENCES: Final = re.compile(r"\A\s*```(?:json)?\s*|\s*```\s*\Z", re.IGNORECASE)
+_FENCES: Final = re.compile(r"\A\s*```(?:json)?\s*|(?:(?<!\s)\s++)?```\s*\Z", re.IGNORECASE)
 _TRAILING_COMMA: Final = re.compile(r",\s*([}\]])")
 _PLACEHOLDER: Final = re.compile(r"\{\{[^{}]*\}\}|[%$]?\{[^{}\s]*\}|%(?:\d+\$)?[sd]")
 _MARKS: Final = re.compile(

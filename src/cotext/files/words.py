@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -48,11 +49,15 @@ def words_of(text: str) -> list[Word]:
 
 def occurrences(text: str, phrases: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Where phrases occur as whole words: the leftmost first, of these the longest, not overlapping."""
-    longest_first = sorted(set(phrases), key=len, reverse=True)
+    known = set(phrases)
+    lengths: dict[str, list[int]] = {}  # of those that begin with a character, the longest first
+    for first, length in sorted({(phrase[:1], len(phrase)) for phrase in known}, reverse=True):
+        lengths.setdefault(first, []).append(length)
     place = 0
     while place < len(text):
-        for phrase in longest_first:
-            if phrase and text.startswith(phrase, place) and _is_whole(text, place, phrase):
+        for length in lengths.get(text[place], ()):
+            phrase = text[place : place + length]
+            if phrase in known and _is_whole(text, place, phrase):
                 yield place, phrase
                 place += len(phrase) - 1
                 break
@@ -62,6 +67,12 @@ def occurrences(text: str, phrases: Sequence[str]) -> Iterator[tuple[int, str]]:
 def covered(text: str, phrases: Iterable[str]) -> list[tuple[int, int]]:
     """The spans in which phrases stand."""
     return [(place, place + len(phrase)) for place, phrase in occurrences(text, list(phrases))]
+
+
+def overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
+    """Whether a stretch has a character in one of some spans, which are in order and apart."""
+    before = bisect_left(spans, (stop,))
+    return before > 0 and spans[before - 1][1] > start
 
 
 def _is_whole(text: str, place: int, phrase: str) -> bool:

@@ -186,7 +186,7 @@ def unescaped(text: str) -> str:
     def character(reference: re.Match[str]) -> str:
         if reference[3] is not None:
             return _NAMED[reference[3]]
-        return chr(int(reference[1]) if reference[1] else int(reference[2], 16))
+        return chr(int(reference[1][-7:]) if reference[1] else int(reference[2], 16))
 
     return _REFERENCE.sub(character, text) if "&" in text else text
 

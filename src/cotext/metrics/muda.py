@@ -34,7 +34,7 @@ from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 
-_MARKS_AT_ENDS: Final = re.compile(r"^\W+|\W+$")
+_MARKS_AT_ENDS: Final = re.compile(r"^\W+|(?<!\W)\W+$")
 
 
 @dataclass(frozen=True, slots=True)

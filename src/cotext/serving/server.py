@@ -1,6 +1,7 @@
 """The process that listens: where, for whom, and how it stops."""
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -74,6 +75,9 @@ def serve_until_stopped(
     SIGINT or SIGTERM: no new requests (503), those in flight are finished within
     `ServerSettings.stop_seconds`, jobs stay for the next start. The second ends the process at once.
     """
+    # What is loaded stays as long as the server: to look at all of it now and then would hold up requests.
+    gc.collect()
+    gc.freeze()
     config = uvicorn.Config(
         made,
         http=TimedProtocol,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anyio import to_thread
 from starlette.requests import Request
 
 from cotext.data.languages import language_code
@@ -50,20 +51,24 @@ async def translated(request: Request, client: Client, system: System, asked: Te
     """
     service = service_of(request)
     check_size(service.settings, asked.texts)
-    tags = TagHandling("html") if asked.html else None
     if asked.html:
         refuse_confirmed_tags(asked.place)
-    parts = [
-        fragment(text, "nonewlines" if asked.html else "1", tags, f"text {number}")
-        for number, text in enumerate(asked.texts, 1)
-    ]
+    parts = await to_thread.run_sync(_fragments, asked)
     documents = tuple(tuple(part.blocks) for part in parts)
     if asked.together:
         documents = (tuple(block for blocks in documents for block in blocks),)
     text_request = TextRequest(system, documents)
     answer = await unless_gone(request, translate(service, text_request, client, asked.place))
     blocks = [block for document in answer.documents for block in document]
-    return [_written(part, blocks) for part in parts]
+    return await to_thread.run_sync(lambda: [_written(part, blocks) for part in parts])
+
+
+def _fragments(asked: Texts) -> list[Fragment]:
+    tags = TagHandling("html") if asked.html else None
+    return [
+        fragment(text, "nonewlines" if asked.html else "1", tags, f"text {number}")
+        for number, text in enumerate(asked.texts, 1)
+    ]
 
 
 def _written(part: Fragment, blocks: list[Any]) -> str:

@@ -26,7 +26,7 @@ BEGINNING_BYTES = 1 << 18
 _PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
 _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
-_SEGMENT = re.compile(r"^\s*<seg\s", re.MULTILINE)
+_SEGMENT = re.compile(r"^[^\S\n]*<seg\s", re.MULTILINE)
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 
 

@@ -15,7 +15,7 @@ from cotext.data.formats.streams import BYTE_ORDER_MARK, check_readable, describ
 from cotext.data.formats.table import Format, find_format
 from cotext.runtime.errors import CotextError
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]|\r(?!\r*$)")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]|(?<!\r)\r(?!\r*$)")
 
 
 @dataclass(frozen=True, slots=True)

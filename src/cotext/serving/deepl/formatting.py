@@ -1,12 +1,11 @@
 """The form of a text kept in its translation: whether it begins in capitals, and the mark at its end."""
 
-import re
 from dataclasses import replace
 from typing import Final
 
 from cotext.files.blocks import Block
 
-_FINAL: Final = re.compile(r"[.!?…。！？]+(?=\s*\Z)")
+_FINAL: Final = ".!?…。！？"
 # Where nouns have capitals, a translation that begins with one may do so rightly.
 _CAPITAL_NOUNS: Final = frozenset({"de", "lb"})
 
@@ -37,10 +36,12 @@ def _with_first_case(source: str, target: str, language: str) -> str:
 
 
 def _with_final_mark(source: str, target: str) -> str:
-    wanted, found = _FINAL.search(source), _FINAL.search(target)
-    if found and not wanted:
-        return target[: found.start()] + target[found.end() :]
+    shown = source.rstrip()
+    wanted = shown[len(shown.rstrip(_FINAL)) :]
     stop = len(target.rstrip())
-    if wanted and not found and target[stop - 1 : stop].isalnum():
-        return target[:stop] + wanted[0] + target[stop:]
+    end = len(target[:stop].rstrip(_FINAL))  # where the marks begin
+    if end < stop and not wanted:
+        return target[:end] + target[stop:]
+    if wanted and end == stop and target[stop - 1 : stop].isalnum():
+        return target[:stop] + wanted + target[stop:]
     return target

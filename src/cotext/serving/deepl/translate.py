@@ -106,11 +106,7 @@ async def translate(request: Request) -> Response:
     )
     found = await unless_gone(request, answer)
     service.usage.add(client.name, sum(map(len, texts)))
-    targets = [
-        (text, document.system.languages.source)
-        for document, blocks in zip(documents, found, strict=True)
-        for text in document.written(blocks, formatted)
-    ]
+    targets = await to_thread.run_sync(_written, documents, found, formatted)
     shared: dict[str, Any] = {}
     if model_type:
         shared["model_type_used"] = FAST if model_type == FAST else BEST
@@ -141,6 +137,17 @@ def _documents(
     return [
         _Document(by_source[detect(text, sources).language], part)
         for text, part in zip(read, parts, strict=True)
+    ]
+
+
+def _written(
+    documents: Sequence[_Document], found: Sequence[Sequence[Block]], formatted: bool
+) -> list[tuple[str, str]]:
+    """The texts of a request with their translations in place, and the source language of each."""
+    return [
+        (text, document.system.languages.source)
+        for document, blocks in zip(documents, found, strict=True)
+        for text in document.written(blocks, formatted)
     ]
 
 

@@ -1,0 +1,83 @@
+"""Texts that took exponential or quadratic time, or a failure, and are read as any others."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cotext.data.sentence_ends import EndRules
+from cotext.data.splitting import Splitter
+from cotext.endpoints.numbered import read_numbered
+from cotext.files.block_sentences import cut
+from cotext.files.blocks import Block, Copied
+from cotext.files.final_stop import without_added_stop
+from cotext.files.markdown import MarkdownFile
+from cotext.files.markup import Markup
+from cotext.files.placeholders import placeholder_spans
+from cotext.files.po import FORMAT as PO
+from cotext.files.table import file_formats
+from cotext.serving.deepl.formatting import formatted_as
+from cotext.serving.fragments import TagHandling, fragment
+
+SIZE = 50_000
+SECONDS = 3.0  # of processor time; each took minutes
+LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
+        lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
+        lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
+        lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
+        lambda: formatted_as(Block(("A.",)), Block(("!" * SIZE + " a",)), "de"),
+        lambda: placeholder_spans("%(a)" + "0" * SIZE),
+        lambda: placeholder_spans("-" * SIZE),
+        lambda: placeholder_spans("a-/" * (SIZE // 3)),
+        lambda: EndRules("en").ends("؟ " * (SIZE // 2)),
+        lambda: without_added_stop("a", "a" * SIZE + "!", "de"),
+        lambda: read_numbered("[1] a" + " " * SIZE + "b", 1),
+        lambda: cut(Block(LINES), Splitter("en").spans),
+        lambda: PO.open(b'msgid ""\nmsgstr ""\n# ' + b"Content-Type:" * (SIZE // 13) + b"\n", "a.po"),
+        lambda: file_formats()["subtitles"].open(
+            b"[Script Info]\n\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
+            + b"{\\p1" * 1200,
+            "a.ass",
+        ),
+    ],
+)
+def test_time_goes_by_the_length_of_a_text(call: Callable[[], object]) -> None:
+    begun = time.process_time()
+    call()
+    assert time.process_time() - begun < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("&#" + "0" * 5000 + "65;", "A"), ("&#" + "9" * 5000 + ";", "\ufffd")]
+)
+def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -> None:
+    [block] = Markup(f"<p>x {written}</p>").blocks
+    assert block.text == f"x {meant}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a-b/c.d", ["a-b/c.d"]),
+        ("//a-b/c.d", ["b/c.d"]),
+        ("-/a/b", ["/a/b"]),
+        ("-/-/-/-", []),
+        ("a-/b-/c", ["/b-/c"]),
+        ("//a-/b/c", ["/b/c"]),
+        ("~/a/b and ../c/d", ["~/a/b", "../c/d"]),
+        ("%00005d %-+d", ["%00005d", "%-+d"]),
+    ],
+)
+def test_paths_and_conversions_are_those_that_they_were(text: str, found: list[str]) -> None:
+    assert [text[slice(*span)] for span in placeholder_spans(text)] == found
+
+
+def test_what_stands_before_a_word_is_seen_behind_several_ends() -> None:
+    assert EndRules("en").ends("Was it? no؟ ؟ (No.) It was؟ ؟ there") == [14, 20]
+    assert EndRules("en").ends("Da؟ ؟ • item one؟ ؟ ¿The end") == [6, 20]

@@ -1,0 +1,395 @@
+"""Repetitions that made scanners slow, everything that meets the text of strangers, and the time it takes."""
+
+# ruff: noqa: E501
+
+import contextlib
+import gc
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from html import escape
+from typing import Any
+
+import test_docx
+import test_epub
+import test_odt
+import test_po
+import test_pptx
+import test_xlsx
+
+from cotext.data.detokenise import Detokeniser
+from cotext.data.formats.foreign import markup_kind, subtitle_kind
+from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
+from cotext.data.formats.wmt import WmtLine
+from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.tokenizer.protocol import clean
+from cotext.endpoints.numbered import UnusableError, read_numbered, read_plain
+from cotext.endpoints.sentence_checks import is_echo, moved, suspicion
+from cotext.files.bilingual import BilingualFormat, Job
+from cotext.files.block_sentences import cut
+from cotext.files.blocks import Block, OpenedFile
+from cotext.files.final_stop import without_added_stop
+from cotext.files.formats_of_programs import PLACEHOLDERS
+from cotext.files.icu import message_of
+from cotext.files.placeholders import placeholder_spans, with_placeholders
+from cotext.files.strings import CatalogueString, Markers
+from cotext.files.table import file_formats, named_format, recognise
+from cotext.files.tags import project
+from cotext.files.terms import Glossary, TermGuide, names_of
+from cotext.files.wmt_texts import faults_of
+from cotext.files.wrapping import spread, wrapped
+from cotext.metrics.forms import words_of
+from cotext.runtime.errors import CotextError
+from cotext.serving.deepl.formatting import formatted_as
+from cotext.serving.detection import detect
+from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.fragments import TagHandling, fragment
+from cotext.serving.jobs.names import attachment, clean_name, result_name
+
+SMALL, LARGE = 16 << 10, 64 << 10
+ENOUGH = 0.05  # seconds below which growth is not looked at
+GROWTH = 6.0  # times, where text is four times as long
+_TINY, _TOO_LONG = 2 << 10, 1.0  # characters, and seconds after which no larger text is tried
+
+# What is repeated, from a character to a beginning of markup that is never closed.
+_UNITS = (
+    *(" ", "\t", "\n", "\r", "\r\n", " \n", "  \n", "\\\n", "\u00a0", "\u3000", "a ", "a  ", "a\n", "a\t", "Ab ", "漢", "ก"),
+    *("!", "?", ".", "-", "…", "。", "!?", "! ", ". ", "a.", "a. ", "A. ", "Mr. ", "؟ ", "｡ ", "1", "1.", "1. ", "00:", "é", "e\u0301"),
+    *("<", "<a", "<a ", "<a>", "</a>", "<b>x", "<!--", "<!-- ", "<?", "<!DOCTYPE ", "<![CDATA[", "]]>", "</script", "<script>", "<p>x</p>"),
+    *('="', "=\"' ", " a=b", "<a b='", "<meta charset=", "&", "&a", "&#", "&#1", "&lt;", "{", "}", "{a", "{{", "{%", "${", "{a, plural, "),
+    *("one {x} ", "'{", "''", "'", '"', "`", "`` ", "“", "‘", "« ", " ’ ", "*", "**a", "_", "_a_", "~~", "#", "# ", "- ", "> ", "|", "| a", "\\", '\\"'),
+    *("[", "[]", "[a", "[^", "[^a]", "![^", "[a](", "[a](b", "](", "[a]: ", "(", "(((", "()", "(a) ", "[1] ", "%", "%s", "%(", "%-", "%<", "~", "$A"),
+    *("@", "a@b.", "/", "a/", "-/", "a-", "./", "C:\\-", "http://", "www.a", "\u0301", "\u200b", "\ufeff", "\u2028", "😀", "- a\n", "> a\n"),
+    *("a: b\n", "? ", "- - ", "&a ", "|\n", "---\n", "{\\p1", "\\N", "♪", '"\n', "Content-Type:", "<seg ", "_eos ", "<EOS> "),
+)  # fmt: skip
+# What stands once before such a unit and makes the difference.
+_AFTER = (
+    *(("%(a)", "0"), ("%", "0"), ("%1$", " "), ("---\r\n", "a\r\n"), ("[1] x", " "), ("a@", ".a"), ("`", "``"), ("[a](b '", " ")),
+    *(("# a", " #"), ("'", "{"), ("<a ", "a "), ("<p title='", "<"), ("http://", "("), ("&#x", "0"), ("1\n", " ")),
+)  # fmt: skip
+
+
+def repetitions(draw: random.Random) -> Iterator[tuple[str, Callable[[int], str]]]:
+    """Texts of any size, with their names: units again and again, between others at random; counted ones."""
+    pairs = [*(("", unit) for unit in _UNITS), *_AFTER]
+    for before, unit in pairs:
+        between = before or draw.choice(["", "", "a "]), draw.choice(["", "x", "!", " a\n"])
+        yield f"{between[0]}{unit}...{between[1]}", partial(_repeated, unit, *between)
+    for form in ("{{{}}} ", "a{} ", "Ab{}, ", "<a{}>", "[a{}]"):
+        yield f"{form} with numbers", partial(_counted, form)
+
+
+def _repeated(unit: str, before: str, after: str, size: int) -> str:
+    return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
+
+
+def _counted(form: str, size: int) -> str:
+    return "".join(map(form.format, range(size // (len(form) + 3))))
+
+
+def offence(subject: Callable[[str], object], text: Callable[[int], str]) -> str:
+    """The seconds that a subject takes if these are more than linear; else nothing."""
+    if (first := seconds(subject, text(_TINY))) > _TOO_LONG:
+        return f"{first:.2f} s for {_TINY:,} characters"
+    if seconds(subject, text(LARGE)) <= ENOUGH:
+        return ""
+    # The least of two, since other processes change the caches.
+    small, large = (min(seconds(subject, text(size)) for _ in range(2)) for size in (SMALL, LARGE))
+    if large <= max(ENOUGH, GROWTH * small):
+        return ""
+    return f"{small:.3f} s for {SMALL:,} characters, {large:.3f} s for {LARGE:,}"
+
+
+def seconds(subject: Callable[[str], object], text: str) -> float:
+    """The processor time that a subject takes for a text, which it may refuse."""
+    gc.disable()  # as it looks at all objects of the process, now and then
+    begun = time.process_time()
+    try:
+        with contextlib.suppress(CotextError, RequestError, UnusableError):
+            subject(text)
+        return time.process_time() - begun
+    finally:
+        gc.enable()
+
+
+def _xml(text: str) -> str:
+    return escape(text).replace("\ufeff", "")
+
+
+def _po(text: str) -> str:
+    return f'{test_po.HEADER}msgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
+
+
+_ASS = (
+    "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, "
+    "Effect, Text\nDialogue: 0,0:00:01.00,0:00:02.00,D,,0,0,0,,{}\n"
+)
+_XLIFF = (
+    '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en" '
+    'target-language="de" datatype="plaintext"><body><trans-unit id="1"><source>{}</source></trans-unit></body>'
+    "</file></xliff>"
+)
+_TMX = '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv></tu></body></tmx>'
+
+
+def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
+    """Files around a text, by what they are: name and content."""
+    found: dict[str, Callable[[str], tuple[str, bytes]]] = {}
+
+    def add(what: str, name: str, content: Callable[[str], str | bytes]) -> None:
+        def made(text: str) -> tuple[str, bytes]:
+            whole = content(text)
+            return name, whole.encode() if isinstance(whole, str) else whole
+
+        found[what] = made
+
+    for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"), ("yaml", "a.yml"),
+                       ("json", "a.json"), ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
+                       ("xliff", "a.xlf"), ("tmx", "a.tmx"), ("wmt", "a.jsonl")):  # fmt: skip
+        add(f"{what}, nothing else", name, lambda text: text)
+    add("html, in a paragraph", "a.html", lambda text: f"<!DOCTYPE html><p>x {text}</p>")
+    add("html, as text", "a.html", lambda text: f"<!DOCTYPE html><p>x {escape(text)}</p>")
+    add("html, in an attribute", "a.html", lambda text: f"<p>x<img alt='{escape(text)}' {text}>y")
+    add("html, in a title", "a.html", lambda text: f"<title>x {text}</title><textarea>{text}</textarea>")
+    add("html, in a comment", "a.html", lambda text: f"<p>x<!-- {text}")
+    add("html, in a script", "a.html", lambda text: f"<p>x</p><script>{text}")
+    add("xhtml, in a paragraph", "a.xhtml", lambda text: f"<?xml version='1.0'?><p>x {text}</p>")
+    add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
+    add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
+    add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
+    add("xlsx", "a.xlsx", lambda text: test_xlsx.workbook([f"<t>{_xml(text)}</t>"], test_xlsx.cell("A1", 0)))
+    add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
+    add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
+    add("vtt, in a cue", "a.vtt", lambda text: f"WEBVTT\n\n00:01.000 --> 00:02.000\nx {text}\n\n")
+    add("ass, in a cue", "a.ass", _ASS.replace("{}", "x %s").__mod__)
+    add("xliff, in a unit", "a.xlf", lambda text: _XLIFF.format(f"x {text}"))
+    add("xliff, as text", "a.xlf", lambda text: _XLIFF.format(f"x {_xml(text)}"))
+    add("tmx, in a unit", "a.tmx", lambda text: _TMX.format(f"x {text}"))
+    add("tmx, as text", "a.tmx", lambda text: _TMX.format(f"x {_xml(text)}"))
+    add("po, in a message", "a.po", _po)
+    add("po, in a line", "a.po", lambda text: f'{test_po.HEADER}msgid "{text}"\nmsgstr ""\n')
+    add("json, in a value", "a.json", lambda text: json.dumps({"key": f"x {text}"}))
+    add(
+        "json, in a message",
+        "a.json",
+        lambda text: json.dumps({"key": f"{{n, plural, one {{{text}}} other {{x}}}}"}),
+    )
+    add("json, unquoted", "a.json", lambda text: f'{{"key": {text}')
+    add("yaml, in a value", "a.yml", lambda text: f"en:\n  key: {json.dumps(text)}\n")
+    add("yaml, in a plain value", "a.yml", lambda text: f"en:\n  key: x {text}\n")
+    add(
+        "yaml, in a block",
+        "a.yml",
+        lambda text: "en:\n  key: |\n" + "".join(f"    x{line}\n" for line in text.split("\n")),
+    )
+    add("markdown, in a list", "a.md", lambda text: f"* x {text}\n")
+    add("markdown, in a table", "a.md", lambda text: f"| x | y |\n|---|---|\n| {text} | z |\n")
+    add("markdown, in a heading", "a.md", lambda text: f"# x {text}\n")
+    add("markdown, in a link", "a.md", lambda text: f"x [a](b '{text}') ![{text}](c)\n")
+    add("markdown, behind front matter", "a.md", lambda text: f"---\n{text}")
+    add("prose, between texts", "a.txt", lambda text: f"A text. And another. {text} End\n" * 2)
+    add(
+        "wmt, in a text",
+        "a.jsonl",
+        lambda text: json.dumps({"doc_id": "a", "source_doc": f"x {text}", "tgt_lang": "de_DE"}),
+    )
+    return found
+
+
+def _page(text: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head><title>T</title>'
+        f"</head><body><p>x {_xml(text)}</p></body></html>"
+    )
+
+
+FILES = _files()
+# Files in which a sentence is no text, or the whole of it is damaged.
+NO_TEXT = frozenset(
+    what
+    for what in FILES
+    if what.endswith(("nothing else", "in a comment", "in a script", "unquoted", "front matter"))
+)
+
+
+def file_read_and_written(what: str) -> Callable[[str], object]:
+    """A file recognised, read, cut into sentences, and written with other text."""
+
+    def subject(text: str) -> None:
+        name, content = FILES[what](text)
+        recognise(content[: 1 << 18], name)
+        opened = _opened(name, content)
+        documents = []
+        for blocks in opened.contents.documents:
+            for block in blocks:
+                cut(replace(block, pieces=with_placeholders(block.pieces)), _ENGLISH.spans)
+            documents.append([_changed(block) for block in blocks])
+        opened.written(documents)
+
+    return subject
+
+
+def file_written(what: str) -> Callable[[str], object]:
+    """A file of a few words whose translation is a text."""
+    name, content = FILES[what]("A cat sleeps.")
+    opened = _opened(name, content)
+    documents = opened.contents.documents
+
+    def subject(text: str) -> None:
+        given = [
+            [
+                replace(each, pieces=project(each.pieces, f"x{text}", None)) if each.translate else each
+                for each in blocks
+            ]
+            for blocks in documents
+        ]
+        opened.written(given)
+
+    return subject
+
+
+def _opened(name: str, content: bytes) -> OpenedFile:
+    format = named_format(name) or file_formats()["prose"]
+    if isinstance(format, BilingualFormat):
+        format = format.for_job(Job("en", "de", "all"))
+    return format.open(content, name)
+
+
+def _changed(block: Block) -> Block:
+    """The block with a word more in its first text, if it is to be translated."""
+    at = next((n for n, piece in enumerate(block.pieces) if isinstance(piece, str)), None)
+    if at is None or not block.translate:
+        return block
+    pieces = list(block.pieces)
+    pieces[at] = f"neu {pieces[at]}"
+    return replace(block, pieces=tuple(pieces))
+
+
+_ENGLISH = Splitter("en")
+
+
+def _formatted(text: str) -> None:
+    own, long = Block(("It is so.",)), Block((f"x{text}",))
+    formatted_as(own, long, "de")
+    formatted_as(long, own, "de")
+    formatted_as(Block(("It is so",)), long, "de")
+
+
+def _fragment(split: str, tags: TagHandling | None) -> Callable[[str], object]:
+    def subject(text: str) -> None:
+        part = fragment(text, split, tags, "text 1")
+        for block in part.blocks:
+            cut(replace(block, pieces=with_placeholders(block.pieces)), _ENGLISH.spans)
+        part.written([_changed(block) for block in part.blocks])
+
+    return subject
+
+
+def _tag_handling() -> Iterator[tuple[str, TagHandling]]:
+    names = frozenset({"a", "p", "b"})
+    for kind in ("xml", "html"):
+        yield kind, TagHandling(kind)
+        yield f"{kind}, strict", TagHandling(kind, strict=True)
+        yield f"{kind}, no outline", TagHandling(kind, outline=False)
+        yield f"{kind}, splitting tags", TagHandling(kind, outline=False, splitting=names)
+        yield f"{kind}, ignored tags", TagHandling(kind, not_splitting=names, ignored=names)
+
+
+def _terms(glossary: Glossary, **options: Any) -> Callable[[str], object]:
+    def subject(text: str) -> None:
+        guide = TermGuide([[text, text[:100]]], glossary, copied=[[["a", "%s"], []]], **options)
+        guide.constraints(0, 0, {0: text})
+        guide.constraints(0, 1, {0: text})
+
+    return subject
+
+
+def _texts() -> dict[str, Callable[[str], object]]:
+    """Whatever else reads a text."""
+    found: dict[str, Callable[[str], object]] = {}
+    for language in ("", "en", "de", "el", "zh", "ja"):
+        found[f"splitter {language or 'of any language'}"] = Splitter(language).spans
+    for split in ("0", "1", "nonewlines"):
+        found[f"plain text, split_sentences {split}"] = _fragment(split, None)
+    for name, tags in _tag_handling():
+        found[f"tag handler {name}"] = _fragment("1", tags)
+    for split in ("0", "nonewlines"):
+        found[f"tag handler html, split_sentences {split}"] = _fragment(split, TagHandling("html"))
+    found["formatter"] = _formatted
+    found["detector of languages"] = lambda text: detect(text, ["de", "en", "ja"])
+    glossary = Glossary.of({"a": "b", "a a": "b b", "! !": "x", "A. A": "c", "cat": ("Katze", "Kater")})
+    found["glossary matcher"] = _terms(glossary)
+    found["glossary matcher, kept words, consistent"] = _terms(glossary, keep=("a", "1 1"), consistency=True)
+    found["names"] = names_of
+    found["placeholders"] = placeholder_spans
+    for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
+        found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))
+    found["messages of ICU"] = _message
+    found["catalogue strings"] = partial(_string, Markers(None, "&_~"))
+    found["elements placed in a translation"] = _projected
+    found["added stops"] = lambda text: (
+        without_added_stop("a", text, "de"),
+        without_added_stop(text, "a.", "de"),
+    )
+    found["wrapping"] = lambda text: (wrapped(text, 79), spread(text, [10, 20, 30]))
+    found["joined sentences"] = lambda text: join_sentences([text, text], "")
+    found["normal form"] = clean
+    found["corpus marks"] = lambda text: (EOS_MARK.split(text), BOUNDARY_MARK.split(text))
+    found["markup of other formats"] = markup_kind
+    found["subtitles of other formats"] = lambda text: subtitle_kind(text.split("\n"))
+    for language in ("en", "fr", "zh", "fi"):
+        found[f"detokeniser {language}"] = partial(_detokenised, language)
+    found["answers, numbered"] = lambda text: read_numbered(f"{text}\n[1] {text}\n{text}", 1)
+    found["answers, plain"] = lambda text: read_plain(text, "de")
+    found["answers, with thoughts"] = lambda text: read_plain(f"<think>{text}", "de")
+    found["checks of sentences"] = lambda text: (
+        suspicion(text, "a"),
+        suspicion("a", text),
+        is_echo([text], [text]),
+        moved([text, "a"], ["a", text]),
+    )
+    found["faults of WMT"] = _faults
+    found["faults of WMT, as JSON"] = lambda text: _faults(json.dumps([text]))
+    found["faults of WMT, as HTML"] = lambda text: _faults(f"<p>{text}</p>")
+    found["words"] = words_of
+    found["names of files"] = lambda text: (
+        clean_name(text),
+        attachment(text),
+        result_name(f"{text}.html", "en", "de"),
+    )
+    found["messages of errors"] = lambda text: without_paths(text, {})
+    return found
+
+
+def _detokenised(language: str, text: str) -> None:
+    Detokeniser.of(language).sentence(text)
+
+
+def _projected(text: str) -> None:
+    for block in fragment(text, "0", TagHandling("html"), "text 1").blocks:
+        project(block.pieces, block.text, None)
+
+
+def _string(markers: Markers, text: str) -> None:
+    string = CatalogueString(text, markers)
+    string.written([each.pieces for each in string.paragraphs])
+
+
+def _message(text: str) -> None:
+    for whole in (text, f"{{n, plural, one {{{text}}} other {{x}}}}", f"{{n, plural,{text}"):
+        message = message_of(whole, Markers(None))
+        if message is not None:
+            message.written([each.pieces for each in message.paragraphs])
+
+
+def _faults(text: str) -> None:
+    source = WmtLine(1, "a", "en", "de", source=text)
+    for hypothesis in (text, "ein Satz"):
+        list(faults_of(replace(source, hypothesis=hypothesis), source))
+    list(faults_of(WmtLine(1, "a", "en", "de", hypothesis=text), WmtLine(1, "a", source="A sentence.")))
+
+
+TEXTS = _texts()

@@ -1,0 +1,134 @@
+"""A server at its own limits: whatever a client sends, `/health` answers others within a tenth of a second."""
+
+# ruff: noqa: E501
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from attacks import Attacks
+from process import ServerProcess, serving
+from tiny_server import write_systems
+
+LIMIT = 0.1  # seconds that an answer of /health may take
+TEXT_BYTES = 128 << 10  # of a request, at most
+FILE_BYTES = 8 << 20
+LASTS = 1.0  # seconds of an attack: what takes that long takes turns with others
+TRIES = 6  # since other processes take the processor, too
+
+Send = Callable[[httpx.Client], Any]
+_UNITS = (
+    *((" ", "a"), ("!", " a"), ("a. ", ""), ("<", "a"), ("<a ", ""), ("<a>", ""), ("&#1", ""), ("؟ ", "A"), ("-/", "-")),
+    *(("a-", "!"), ("\n", "a"), ("%", ""), ("[^", ""), ("“ ", "a"), ("a", ""), ("e\u0301", ""), ("漢", ""), ("<!--", "")),
+)  # fmt: skip
+_PAIR = {"source_lang": "EN", "target_lang": "DE"}
+
+
+def _texts() -> Iterator[str]:
+    for unit, after in _UNITS:
+        room = TEXT_BYTES - len(after.encode())
+        yield unit * (room // len(unit.encode())) + after
+    yield "%(a)" + "0" * (TEXT_BYTES - 4)
+    yield "".join(map("{{{}}} ".format, range(TEXT_BYTES // 9)))
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    yield "a.md", "---\r\n" + "a\r\n" * 1000
+    yield "a.md", "[^" * (FILE_BYTES // 2)
+    yield "a.po", 'msgid ""\nmsgstr ""\n' + "Content-Type:" * (FILE_BYTES // 13)
+    yield "a.srt", "1\n00:00:01,000 --> 00:00:02,000\n" + "a\n" * 2400
+    yield "a.html", "<p>" + " " * FILE_BYTES + "a"
+    yield "a.html", "{1}" * (FILE_BYTES // 3)
+    yield "a.json", json.dumps(["a"] * (FILE_BYTES // 5))
+    yield "a.txt", "\n" * FILE_BYTES
+    yield "a.yml", "a: [" + "[" * 10_000
+
+
+def _attacks() -> dict[str, list[Send]]:
+    """Requests of each dialect."""
+    texts = list(_texts())
+
+    def deepl(**options: Any) -> list[Send]:
+        return [lambda client, text=text: client.post("/v2/translate", json={"text": [text], **_PAIR, **options}) for text in texts]  # fmt: skip
+
+    def post(path: str, field: str, **options: Any) -> list[Send]:
+        return [lambda client, text=text: client.post(path, json={field: text, **options}) for text in texts]
+
+    def upload(path: str, **fields: str) -> list[Send]:
+        files = [(name, text.encode()) for name, text in _files()]
+        return [
+            lambda client, file=file: client.post(path, data=fields, files={"file": file}) for file in files
+        ]
+
+    glossary = {"! !": "x", "a": "b", "a a": "c"}
+    return {
+        "DeepL, plain": deepl(),
+        "DeepL, formatted": deepl(preserve_formatting=True, split_sentences="0"),
+        "DeepL, XML": deepl(tag_handling="xml"),
+        "DeepL, XML, strict": deepl(tag_handling="xml", tag_handling_version="v2"),
+        "DeepL, HTML": deepl(tag_handling="html"),
+        "DeepL, documents": upload("/v2/document", target_lang="DE"),
+        "LibreTranslate": post("/translate", "q", source="en", target="de"),
+        "LibreTranslate, HTML": post("/translate", "q", source="auto", target="de", format="html"),
+        "LibreTranslate, detection": post("/detect", "q"),
+        "LibreTranslate, files": upload("/translate_file", source="en", target="de"),
+        "own": post("/api/translate", "text", system="sentence", glossary=glossary),
+        "OPUS-CAT": [
+            lambda client, text=text: client.get(
+                "/MTRestService/TranslateJson",
+                params={"input": text[:8_000], "srcLangCode": "en", "trgLangCode": "de"},
+            )
+            for text in texts
+        ],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    runs = write_systems(tmp_path_factory.mktemp("runs"), beam=1)
+    with serving(runs, tmp_path_factory.mktemp("serve") / "state") as made:
+        yield made
+
+
+@pytest.mark.parametrize("dialect", _attacks())
+def test_it_lives_during_an_attack(dialect: str, server: ServerProcess, attacks: Attacks) -> None:
+    with httpx.Client(base_url=server.address, timeout=60.0) as friend:
+        for number, send in enumerate(_attacks()[dialect]):
+            slowest = math.inf
+            for _ in range(TRIES):
+                if slowest > LIMIT:
+                    slowest = min(slowest, _slowest(friend, server.address, send))
+            if slowest > LIMIT:
+                attacks.fail(f"{dialect}, number {number}", f"/health took {slowest:.2f} s")
+            else:
+                attacks.unharmed()
+    attacks.require_none()
+
+
+def _slowest(friend: httpx.Client, address: str, send: Send) -> float:
+    """The longest time that /health took during an attack, which is given up if it lasts."""
+    ended = threading.Event()
+
+    def attack() -> None:
+        try:
+            with httpx.Client(base_url=address, timeout=LASTS) as enemy:
+                send(enemy)
+        except httpx.TimeoutException:
+            pass
+        finally:
+            ended.set()
+
+    slowest, thread = 0.0, threading.Thread(target=attack)
+    thread.start()
+    while not ended.is_set():
+        begun = time.monotonic()
+        assert friend.get("/health").status_code == 200
+        slowest = max(slowest, time.monotonic() - begun)
+        time.sleep(0.01)
+    thread.join()
+    return slowest
