@@ -18,6 +18,7 @@ from cotext.serving.gate import is_loopback
 from cotext.serving.limits import Admission
 
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
+REST_SECONDS: Final = 5.0  # for what is left of a body once its response is sent
 MAX_HEAD_BYTES: Final = 64 * 1024  # with texts in the address, as some dialects have them
 MAX_CONNECTIONS: Final = 512  # open at once; what waits for an answer is limited otherwise
 LAST_SECONDS: Final = 5  # for answers that are left when the time to stop is over
@@ -124,11 +125,17 @@ class StoppingServer(uvicorn.Server):
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 of which a request has to begin, and its headers to be there, in time."""
+    """HTTP/1.1 with limits on how long a connection may wait for a client.
+
+    A request has to begin, and its headers to be there, in HEAD_SECONDS. The rest of a body whose response is
+    sent has REST_SECONDS, however often a byte of it comes; the end of a response that is to close the
+    connection has HEAD_SECONDS to be taken.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._overdue: asyncio.TimerHandle | None = None
+        self._allowed: float | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait, unless there are too many that do."""
@@ -136,31 +143,33 @@ class TimedProtocol(H11Protocol):
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._wait_for_head()
+            self._wait(HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting until the headers are there."""
+        """Go on waiting until what is waited for is there."""
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._wait_no_more()
+        if (seconds := self._seconds()) != self._allowed:
+            self._wait(seconds)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._wait_for_head()
+        """Wait for the rest of the request, or for the next one."""
         super().on_response_complete()
-        if self.conn.their_state is not h11.IDLE:
-            self._wait_no_more()
+        self._wait(self._seconds())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
-        self._wait_no_more()
+        self._wait(None)
         super().connection_lost(exc)
 
-    def _wait_for_head(self) -> None:
-        self._wait_no_more()
-        self._overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+    def _seconds(self) -> float | None:
+        """How long what is waited for may take; None: nothing is waited for."""
+        if self.transport.is_closing() or self.conn.their_state is h11.IDLE:
+            return HEAD_SECONDS
+        rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+        return REST_SECONDS if rest else None
 
-    def _wait_no_more(self) -> None:
+    def _wait(self, seconds: float | None) -> None:
         if self._overdue is not None:
             self._overdue.cancel()
-            self._overdue = None
+        self._allowed = seconds
+        self._overdue = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
