@@ -18,6 +18,7 @@ from cotext.serving import server as serving_server
 from cotext.serving import uploads as uploads_module
 from cotext.serving.jobs import space
 from cotext.serving.keys import add_key
+from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
@@ -177,30 +178,30 @@ def test_a_body_that_drips_behind_its_response_is_cut_off(
         assert time.monotonic() - began < 5
 
 
-def test_an_answer_that_is_not_taken_is_cut_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection is to be closed behind it, and the rest of it waits in the memory of the server."""
-    monkeypatch.setattr(serving_server, "HEAD_SECONDS", 0.5)
-    sender, size = Sender(world.service, Client("victim")), 8 << 20
-    ticket = sender.send()
-    sender.translated(ticket)
-    jobs = world.service.jobs
-    jobs.result(ticket.id, sender.client)[0].write_bytes(b"x" * size)
-    body = f"document_key={ticket.key}"
-    head = (
-        f"POST /v2/document/{ticket.id}/result HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Authorization: DeepL-Auth-Key {world.keys['victim']}\r\nContent-Length: {len(body)}\r\n"
-        "Content-Type: application/x-www-form-urlencoded\r\n\r\n"
-    )
-    with world.connect() as client:
-        client.sendall(f"{head}{body}".encode())
-        while jobs.of_client(sender.client):  # the file is deleted before its last piece is sent
-            size -= len(client.recv(4096))
-            time.sleep(0.0005)
-        time.sleep(2)
-        with suppress(ConnectionResetError):
-            while piece := client.recv(65536):
-                size -= len(piece)
-    assert size > 0
+def test_an_answer_that_is_not_taken_is_cut_off(
+    quick_systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request is given up in time, and its connection is closed too, with what waits to be taken."""
+    monkeypatch.setattr(serving_server, "TAKE_SECONDS", 1.0)
+    connections: list[TimedProtocol] = []
+    made = TimedProtocol.connection_made
+
+    def connected(protocol: TimedProtocol, transport: Any) -> None:
+        made(protocol, transport)
+        connections.append(protocol)
+
+    monkeypatch.setattr(TimedProtocol, "connection_made", connected)
+    with listening(quick_systems, tmp_path / "state", send_seconds=0.5) as (service, address):
+        sender = Sender(service)
+        ticket = sender.send()
+        sender.translated(ticket)
+        service.jobs.result(ticket.id, sender.client)[0].write_bytes(b"x" * (24 << 20))
+        with socket.create_connection(address, timeout=SECONDS) as client:
+            head = f"GET /api/files/{ticket.id}/result HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            client.sendall(head.encode())
+            until(lambda: bool(connections) and connections[0].transport.is_closing())
+            time.sleep(2)
+            assert connections[0] not in connections[0].connections
 
 
 def test_a_body_that_ends_behind_its_response_is_followed_by_another_request(

@@ -19,6 +19,7 @@ from cotext.serving.limits import Admission
 
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
 REST_SECONDS: Final = 5.0  # for what is left of a body once its response is sent
+TAKE_SECONDS: Final = 60.0  # for a client to take what is left of a response
 MAX_HEAD_BYTES: Final = 64 * 1024  # with texts in the address, as some dialects have them
 MAX_CONNECTIONS: Final = 512  # open at once; what waits for an answer is limited otherwise
 LAST_SECONDS: Final = 5  # for answers that are left when the time to stop is over
@@ -128,14 +129,15 @@ class TimedProtocol(H11Protocol):
     """HTTP/1.1 with limits on how long a connection may wait for a client.
 
     A request has to begin, and its headers to be there, in HEAD_SECONDS. The rest of a body whose response is
-    sent has REST_SECONDS, however often a byte of it comes; the end of a response that is to close the
-    connection has HEAD_SECONDS to be taken.
+    sent has REST_SECONDS, however often a byte of it comes. What waits to be taken of a response has
+    TAKE_SECONDS.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._overdue: asyncio.TimerHandle | None = None
         self._allowed: float | None = None
+        self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait, unless there are too many that do."""
@@ -159,11 +161,26 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
         self._wait(None)
+        if self._stuck is not None:
+            self._stuck.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that takes nothing: closed alone, the connection would wait for ever."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no more."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
 
     def _seconds(self) -> float | None:
         """How long what is waited for may take; None: nothing is waited for."""
-        if self.transport.is_closing() or self.conn.their_state is h11.IDLE:
+        if self.transport.is_closing():
+            return TAKE_SECONDS
+        if self.conn.their_state is h11.IDLE:
             return HEAD_SECONDS
         rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
         return REST_SECONDS if rest else None
