@@ -96,9 +96,7 @@ def test_a_damaged_answer_is_asked_for_again(tmp_path: Path, fake: Fake, damage:
     assert len(fake.requests) == 2
 
 
-@pytest.mark.parametrize(
-    "fault", ["429", "500", "502", "503", "disconnect", "truncated", "not json", "array"]
-)
+@pytest.mark.parametrize("fault", ["429", "500", "502", "503", "disconnect"])
 def test_passing_failures_are_waited_for(tmp_path: Path, fake: Fake, fault: str) -> None:
     fake.misbehave(fault, times=2)
     with opened(tmp_path, fake) as client:
@@ -113,12 +111,6 @@ def test_a_server_that_names_a_time_is_given_it(tmp_path: Path, fake: Fake) -> N
     with opened(tmp_path, fake) as client:
         client.post(PATH, asking())
     assert 0.3 <= fake.requests[1].at - fake.requests[0].at < 3
-
-
-def test_a_server_that_asks_for_an_hour_ends_the_job(tmp_path: Path, fake: Fake) -> None:
-    fake.misbehave("429", retry_after=3600)
-    with opened(tmp_path, fake) as client, pytest.raises(CotextError, match="asks to wait 3,600 seconds"):
-        client.post(PATH, asking())
 
 
 def test_no_answer_loses_none(tmp_path: Path, fake: Fake) -> None:

@@ -113,7 +113,7 @@ def test_no_fault_changes_the_number_of_sentences(tmp_path: Path, fake: Fake, fa
     fake.misbehave(fault, times=None, when=lambda request: SOURCE[2] in lines_of(request))
     settings = {**MODES[mode], "repeats": 1, "retries": 0}
     if fault in ("array", "error as answer"):  # no answer at all, rather than a wrong one
-        with pytest.raises(CotextError, match="no answer after 1 attempts"):
+        with pytest.raises(CotextError, match="no answer after 1 attempt:"):
             translated(tmp_path, fake, **settings)
         return
     [found] = translated(tmp_path, fake, **settings)
@@ -273,11 +273,11 @@ def refusing(monkeypatch: pytest.MonkeyPatch, longest: int, code: str, said: str
     """Let the API refuse requests for more sentences than so many."""
     sent = Client._sent
 
-    def limited(self: Client, request: Any) -> Any:
+    def limited(self: Client, request: Any, seconds: float) -> Any:
         content = request.payload["messages"][0]["content"]
         if sum(line.startswith("[") for line in content.split("\n")) > longest:
             raise RefusedRequestError("status 400", 400, code, said)
-        return sent(self, request)
+        return sent(self, request, seconds)
 
     monkeypatch.setattr(Client, "_sent", limited)
 
@@ -304,7 +304,7 @@ def test_a_refused_request_ends_the_job(tmp_path: Path, fake: Fake, monkeypatch:
 def test_a_failure_ends_the_job_and_loses_nothing(tmp_path: Path, fake: Fake) -> None:
     documents = [Document(str(number), (f"{number} cats.", *SOURCE)) for number in range(8)]
     fake.misbehave("500", times=None, when=lambda request: "5 cats." in request.text)
-    with pytest.raises(CotextError, match="no answer after 1 attempts"):
+    with pytest.raises(CotextError, match="no answer after 1 attempt:"):
         translated(tmp_path, fake, *documents, retries=0, at_once=2)
     fake.behave()
     answered = len(list((tmp_path / "model.answers").rglob("*.json")))

@@ -5,10 +5,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
+
+from cotext.serving.server import address_of, listening_socket, serve_until_stopped
+from cotext.serving.service import Service
+from cotext.serving.systems import Systems
 
 
 @contextmanager
@@ -30,6 +35,26 @@ def served(application: Any) -> Iterator[httpx.Client]:
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+@contextmanager
+def listening(systems: Systems, state: Path, **settings: Any) -> Iterator[tuple[Service, tuple[str, int]]]:
+    """The server as the command runs it, in a thread: its service, and its host and port."""
+    from tiny_server import tiny_application
+
+    made = tiny_application(systems, state, **{"stop_seconds": 0.2} | settings)
+    bound = listening_socket("127.0.0.1", 0, "keys" in settings)
+    begun = threading.Event()
+    thread = threading.Thread(target=serve_until_stopped, args=(made, bound, begun.set))
+    thread.start()
+    try:
+        assert begun.wait(20)
+        assert address_of(bound).startswith("http://127.0.0.1:")
+        yield made.state.service, bound.getsockname()
+    finally:
+        made.state.admission.stopping = True
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:

@@ -92,6 +92,30 @@ def test_equal_requests_of_a_client_are_computed_once(
     assert sum(windows) == 5
 
 
+def test_kept_answers_of_one_client_push_out_none_of_another(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client has room for two of these answers, and all of them together for three."""
+    sizes = searched(monkeypatch)
+    asyncio.run(service.translate(request(service), ANNA))
+    [size] = service._answers._bytes.values()
+    monkeypatch.setattr(answers, "KEPT_BYTES_OF_CLIENT", 2 * size + size // 2)
+    monkeypatch.setattr(answers, "KEPT_BYTES", 3 * size + size // 2)
+
+    def of(client: Client) -> int:
+        return sum(kept.client == client.name for kept in service._answers._kept.values())
+
+    for n in range(4):
+        asyncio.run(service.translate(request(service, TEXT.replace("bird", f"bir{n}")), BEN))
+    assert (of(ANNA), of(BEN)) == (1, 2)
+    asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), ANNA))
+    asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), Client("carl")))
+    assert of(Client("carl")) == 1
+    before = len(sizes)
+    asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), ANNA))
+    assert len(sizes) == before
+
+
 def test_what_decides_an_answer_tells_requests_apart(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.languages import Languages
+from cotext.serving import glossary_store
 from cotext.serving.database import Database
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
@@ -101,6 +102,34 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
+
+
+def test_a_client_has_an_eighth_of_the_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glossary_store, "MAX_BYTES", 800_000)
+    store = GlossaryStore(tmp_path)
+    entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
+    made = store.create("eve", "much", {EN_DE: entries})
+    for write in (
+        lambda: store.create("eve", "more", {EN_DE: entries}),
+        lambda: store.put("eve", made.id, DE_EN, entries),
+    ):
+        with pytest.raises(RequestError, match="your glossaries have 100,000 bytes at most") as refused:
+            write()
+        assert refused.value.status == 456
+    assert store.all_of("eve") == [made]
+    store.put("eve", made.id, EN_DE, entries)
+    mine = store.create("ann", "mine", {EN_DE: [("a", "b")]})
+
+    def fill() -> None:
+        for n in range(20):
+            store.create(f"{n}", "much", {EN_DE: entries})
+
+    with pytest.raises(RequestError, match="no room for more glossaries") as refused:
+        fill()
+    assert refused.value.status == 503
+    assert store.all_of("ann") == [mine]
+    store.delete("eve", made.id)
+    store.create("bob", "mine", {EN_DE: [("a", "b")]})
 
 
 def test_of_several_dictionaries_the_first_says_the_translation() -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -315,24 +316,29 @@ def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> N
 def test_the_oldest_finished_files_make_room(
     opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
 ) -> None:
-    sender = opened(max_jobs_bytes=95_000, max_file_bytes=50_000)
+    sender = opened(max_jobs_bytes=8 * 95_000, max_file_bytes=50_000)
     long = b"It runs.\n\n" * 4000
     finished = []
     for _ in range(2):  # one after the other: several threads translate, and the second may end first
         finished.append(ticket := sender.send())
         sender.translated(ticket)
         sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
+        sender.service.jobs._parts()[2]._measure(ticket.id, sender.client.name)
     release = held(sender)
     waiting = []
     for ticket, state in zip(finished, ("done", None), strict=True):
         waiting.append(sender.send(long))
         assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
         assert state is None or sender.status(finished[1]).state == state
-    assert refused(lambda: sender.send(long)).status == 503
+    assert refused(lambda: sender.send(long)).status == 429
+    other = replace(sender, client=Client("other"))
+    waiting_of_other = other.send(long)
     assert {sender.status(ticket).finished for ticket in waiting} == {False}
     assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
     for ticket in waiting:
         sender.service.jobs.cancel(ticket.id, sender.client)
+    other.service.jobs.cancel(waiting_of_other.id, other.client)
+    assert sender.service.jobs._parts()[2]._space.over("anybody", 0) < 0
     release()
 
 
@@ -453,16 +459,33 @@ def test_a_corpus_goes_on_in_mid_document_too(
     assert found == by_command(systems.named("window"), tmp_path / "plain", text)
 
 
-def test_room_is_kept_for_what_arrives(opened: Opened) -> None:
-    jobs = opened(max_jobs_bytes=100_000).service.jobs
-    with jobs.upload(60_000):
-        with pytest.raises(RequestError, match="too many files wait"), jobs.upload(60_000):
-            pass
-        with jobs.upload(40_000):
-            pass
-    with jobs.upload(60_000) as path:
-        path.write_bytes(b"x")
-    assert not path.exists()
+def test_space_is_held_by_what_arrived(opened: Opened) -> None:
+    """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
+    jobs = opened(max_jobs_bytes=800_000, max_file_bytes=100_000).service.jobs
+    clients = [Client(f"{number}") for number in range(9)]
+    with ExitStack() as stack:
+        paths = [stack.enter_context(jobs.upload()) for _ in range(10)]
+        for client in clients:
+            jobs.announced(client, 100_000)  # takes nothing
+        jobs.arrived(paths[0], None, 60_000)
+        jobs.arrived(paths[0], clients[0], 60_000)
+        jobs.arrived(paths[0], clients[0], 100_000)
+        for call in (
+            lambda: jobs.announced(clients[0], 1),
+            lambda: jobs.arrived(paths[9], clients[0], 1),
+            lambda: jobs.arrived(paths[0], clients[0], 100_001),
+        ):
+            error = refused(call)
+            assert (error.status, "100,000 bytes" in error.message) == (429, True)
+        for client, path in zip(clients[1:8], paths[1:8], strict=True):
+            jobs.arrived(path, client, 100_000)
+        assert refused(lambda: jobs.arrived(paths[8], clients[8], 1)).status == 503
+        jobs.arrived(paths[9], None, 100_000)  # has space of its own, for all who show no key
+        assert refused(lambda: jobs.arrived(paths[8], None, 1)).status == 503
+        paths[0].write_bytes(b"x")
+        stack.pop_all().close()
+    jobs.arrived(paths[8], clients[8], 100_000)
+    assert not paths[0].exists()
 
 
 def test_a_system_of_the_same_name_and_another_model_begins_anew(

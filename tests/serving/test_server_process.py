@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from command_line import cotext, succeed
+from loopback import listening
 from process import ServerProcess, serving
 from tiny_runs import run_config
 from tiny_server import tiny_tokenizer, write_system, write_systems
@@ -27,7 +27,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving import require_packages
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key, read_keys
-from cotext.serving.server import address_of, listening_socket, serve_until_stopped
+from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, names_of, open_systems
 
 SECRET = "Zuckerwatte"
@@ -190,7 +190,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(
 ) -> None:
     """Neither the first of a connection nor one after another."""
     monkeypatch.setattr(serving_server, "HEAD_SECONDS", 0.2)
-    with in_thread(systems, tmp_path) as address:
+    with listening(systems, tmp_path) as (_, address):
         for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             with socket.create_connection(address, timeout=10) as client:
                 client.sendall(before + sent)
@@ -201,7 +201,7 @@ def test_more_connections_than_there_may_be(
     systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_server, "MAX_CONNECTIONS", 3)
-    with in_thread(systems, tmp_path) as address:
+    with listening(systems, tmp_path) as (_, address):
         idle = [socket.create_connection(address, timeout=10) for _ in range(3)]
         time.sleep(0.1)
         with pytest.raises(httpx.HTTPError):
@@ -210,31 +210,6 @@ def test_more_connections_than_there_may_be(
             each.close()
         time.sleep(0.1)
         assert httpx.get(f"http://127.0.0.1:{address[1]}/health", timeout=10).status_code == 200
-
-
-class in_thread:  # noqa: N801
-    """The server as the command runs it, in a thread."""
-
-    def __init__(self, systems: Systems, state: Path) -> None:
-        from tiny_server import tiny_application
-
-        self._made = tiny_application(systems, state, stop_seconds=0.2)
-        self._listening = listening_socket("127.0.0.1", 0, False)
-        self._begun = threading.Event()
-        self._thread = threading.Thread(
-            target=serve_until_stopped, args=(self._made, self._listening, self._begun.set)
-        )
-
-    def __enter__(self) -> Any:
-        self._thread.start()
-        assert self._begun.wait(20)
-        assert address_of(self._listening).startswith("http://127.0.0.1:")
-        return self._listening.getsockname()
-
-    def __exit__(self, *_: Any) -> None:
-        self._made.state.admission.stopping = True
-        self._thread.join(20)
-        assert not self._thread.is_alive()
 
 
 @pytest.mark.outside

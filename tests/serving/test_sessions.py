@@ -264,6 +264,20 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
     assert sessions.of("b", "1", "x") is not other
 
 
+def test_a_client_with_many_sessions_pushes_out_none_of_a_client_with_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_memory, "SESSIONS", 6)
+    sessions = Sessions()
+    first = sessions.of("ann", "1", "x")
+    many = [sessions.of("eve", f"{n}", "x") for n in range(20)]
+    many += [sessions.of("mallory", f"{n}", "x") for n in range(20)]
+    assert sessions.of("ann", "1", "x") is first
+    second = sessions.of("ann", "2", "x")
+    assert [sessions.of("ann", name, "x") for name in "12"] == [first, second]
+    assert len(sessions._memories) == 6
+
+
 def asking(headers: dict[str, str], prefix: str | None) -> Request:
     """A request with these headers, at an address in a session."""
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]

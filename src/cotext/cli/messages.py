@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError, shown, visible
 
 if TYPE_CHECKING:
     from cotext.decoding.open import OpenedRun
@@ -35,7 +35,7 @@ def printable(text: str) -> str:
     """Lines that come from files: long ones shortened, control and half characters as escapes."""
     lines = text.splitlines()
     shown_lines = map(_shortened, lines)
-    return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in shown_lines)
+    return "\n".join(map(visible, shown_lines))
 
 
 @contextmanager

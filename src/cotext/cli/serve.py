@@ -77,7 +77,7 @@ def serve(
     max_files_bytes: Annotated[
         int,
         typer.Option(
-            help="Largest total size of the kept files, in bytes; the oldest are deleted first.", min=1
+            help="Largest total size of all files, in bytes; one client may use an eighth of it.", min=1
         ),
     ] = 4 << 30,
     files_at_once: Annotated[int, typer.Option(help="Files translated at the same time.", min=1)] = 4,

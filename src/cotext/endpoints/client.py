@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,10 +16,11 @@ from cotext.endpoints.numbered import one_line
 from cotext.endpoints.pace import Pace, backoff, retry_after
 from cotext.endpoints.usage import Counts
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.progress import say
 from cotext.runtime.reading import parse_json
 from cotext.runtime.version import __version__
 
-LONGEST_REST_SECONDS: Final = 900.0  # what a server may ask for; beyond it the job ends
+LASTING_ATTEMPTS: Final = 2  # where answers have no use, and those of further attempts hardly would
 PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 # Codes of errors that come with 429, and do not pass.
 EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
@@ -51,11 +52,13 @@ class UnansweredError(CotextError):
 class Client:
     """What asks the API of an endpoint, to be shared by threads; `counts` counts what it answered.
 
+    `tell` is called with each attempt that failed, and with what a person should know of answers.
+
     Raises, when it is made, CotextError: the key is not in its variable; as `Connections`.
     """
 
-    def __init__(self, endpoint: Endpoint, answers: Answers) -> None:
-        self.endpoint, self.answers, self.counts = endpoint, answers, Counts()
+    def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
+        self.endpoint, self.answers, self.counts, self.tell = endpoint, answers, Counts(), tell
         self._address = endpoint.endpoint.rstrip("/")
         self._secret = endpoint.secret()
         self._pace = Pace(endpoint.requests_per_minute)
@@ -65,9 +68,7 @@ class Client:
         self._requests: dict[str, threading.Lock] = {}  # of this job, by their digests
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
-        self._connections = Connections(
-            self._address, headers, endpoint.timeout, MAX_ANSWER_BYTES, endpoint.at_once
-        )
+        self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)
 
     @classmethod
     def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -94,7 +95,7 @@ class Client:
         self._pace.stop()
 
     def close(self) -> None:
-        """Stop, and close the connection."""
+        """Stop, and close the connections; whoever waits for an answer ends in an error."""
         self.stop()
         self._connections.close()
 
@@ -122,39 +123,55 @@ class Client:
         return found.content
 
     def _asked(self, request: Request) -> dict[str, Any]:
-        attempts = self.endpoint.retries + 1
-        said, status = "", None
-        for attempt in range(attempts):
+        most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
+        where = f"{self._address}/{request.path}"
+        lasting, deadline = 0, None
+        for attempt in range(1, most + 1):
             try:
                 with self._places:
                     self._pace.wait()
-                    return self._sent(request)
+                    # Time before the first turn is the pace, and not the fault of the server.
+                    deadline = deadline or time.monotonic() + limit
+                    seconds = max(deadline - time.monotonic(), 0.0)
+                    return self._sent(request, min(self.endpoint.timeout, seconds))
             except PassingError as error:
                 said, status = str(error), error.status
-                rest = backoff(attempt) if error.rest is None else error.rest
-                if rest > LONGEST_REST_SECONDS:
-                    said = f"{said}; asks to wait {rest:,.0f} seconds"
-                    break
-                if attempt + 1 < attempts:
-                    self.counts.count_sent_again()
-                    self._pace.rest(rest)
+                lasting += error.lasts
+                rest = backoff(attempt - 1) if error.rest is None else error.rest
+            if attempt == most or lasting == LASTING_ATTEMPTS:
+                break
+            left = max(deadline - time.monotonic(), 0.0) if deadline else limit
+            following = rest
+            if rest >= left or (following := self._pace.rest(rest)) >= left:
+                said += (
+                    f"; the next one would start in {_seconds(following)}, and of total_timeout "
+                    f"({_seconds(limit)}) {_seconds(left)} are left"
+                )
+                break
+            self.counts.count_sent_again()
+            of = LASTING_ATTEMPTS if lasting else most
+            self.tell(
+                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {said}; the next one starts "
+                f"in {_seconds(following)}"
+            )
+        attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
-            f"{self._address}/{request.path}: no answer after {attempt + 1} attempts: {said}; what was "
-            f"answered before is kept in {self.answers.folder}, and the same command goes on from there",
+            f"{where}: no answer after {attempts}: {said}; what was answered before is kept in "
+            f"{self.answers.folder}, and the same command goes on from there",
             status,
         )
 
-    def _sent(self, request: Request) -> dict[str, Any]:
-        """Send a request once.
+    def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
+        """Send a request once; its answer has so many seconds.
 
         Raises:
             RefusedRequestError: as `post`.
             PassingError: it may be answered later.
         """
         try:
-            answer = self._connections.post(f"{self._address}/{request.path}", request.payload)
+            answer = self._connections.post(f"{self._address}/{request.path}", request.payload, seconds)
         except PassingError as error:
-            raise PassingError(self._without_key(str(error))) from None
+            raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
         if answer.status == 200:
             return self._content(answer.text)
         raise self._refusal(answer.status, answer.text, answer.asked)
@@ -163,9 +180,9 @@ class Client:
         try:
             content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
         except CotextError as error:
-            raise PassingError(str(error)) from None
+            raise PassingError(str(error), lasts=True) from None
         if not isinstance(content, dict):
-            raise PassingError("the answer is no JSON object")
+            raise PassingError("the answer is no JSON object", lasts=True)
         if content.get("error"):  # as some proxies send them, with status 200
             code, said = _error_of(content)
             # Many tell the status of the server behind them.
@@ -223,6 +240,10 @@ class Client:
         if isinstance(value, dict):
             return {self._without_key(key): self._replaced(each) for key, each in value.items()}
         return value
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
 
 
 def _whole_characters(text: str) -> str:

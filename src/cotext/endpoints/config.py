@@ -80,6 +80,8 @@ class Endpoint(Closed):
     """Requests that wait for their answers side by side."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 120.0
     """Seconds until an answer is given up."""
+    total_timeout: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    """Seconds for a request with all its attempts and the pauses between them."""
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 6
     """How often a request is sent again that was refused for the moment (429, 5xx) or not answered."""
     prices: Prices | None = None
@@ -212,6 +214,11 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
         yield f"context is of the modes context and chunk, and mode = {endpoint.mode}; leave it out"
     if endpoint.chunk is not None and endpoint.mode != "chunk":
         yield f"chunk is of the mode chunk, and mode = {endpoint.mode}; leave it out"
+    if endpoint.timeout > endpoint.total_timeout:
+        yield (
+            f"timeout = {endpoint.timeout:g} is longer than total_timeout = {endpoint.total_timeout:g}, "
+            "which is for all attempts of a request; raise total_timeout, or lower timeout"
+        )
     if endpoint.mode == "context" and endpoint.context == 0:
         yield "mode = context with context = 0 is the mode sentence; write that"
     source, target = endpoint.language_names

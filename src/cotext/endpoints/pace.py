@@ -33,10 +33,12 @@ class Pace:
             self._sleep(seconds)
         self._sleep(0)
 
-    def rest(self, seconds: float) -> None:
-        """Send nothing for so long, in any thread."""
+    def rest(self, seconds: float) -> float:
+        """Send nothing for so long, in any thread; returns the seconds until something may be sent."""
         with self._lock:
-            self._next = max(self._next, time.monotonic() + seconds)
+            now = time.monotonic()
+            self._next = max(self._next, now + seconds)
+            return self._next - now
 
     def stop(self) -> None:
         """Wake who waits, and let nobody send."""

@@ -10,6 +10,7 @@ from cotext.endpoints.client import Client
 from cotext.endpoints.prompts import prompt_of
 from cotext.endpoints.scored_tokens import TargetToken, Token, UntoldError, target_tokens
 from cotext.endpoints.scoring_offer import Messages, Way, told_tokens
+from cotext.runtime.errors import CotextError
 
 BLANK: Final = " "
 
@@ -63,8 +64,11 @@ class PromptScorer:
                 each = waiting[done]
                 found[each] = done.result()
                 on_scored(counts[each])
+        except CotextError:
+            self.client.stop()  # whoever waits to send again ends; answers that are under way are kept
+            raise
         except BaseException:
-            self.client.stop()  # whoever waits to send again ends, too
+            self.client.close()  # an interrupt waits for no answer
             raise
         finally:
             threads.shutdown(cancel_futures=True)

@@ -7,7 +7,9 @@ Of lines of the task of WMT the output is a submission, and their instructions a
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +32,7 @@ REPORT_ENDING: Final = ".report.json"
 PLACES_SHOWN: Final = 5
 REPAIRS: Final = "repairs"
 REPORT: Final = "cotext-endpoint-report"
+_BIDI_CONTROL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # UAX 9, section 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,10 @@ class DocumentRepair:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """What a file was translated with, what that took, and which sentences a person should look at."""
+    """What a file was translated with, what that took, and which sentences a person should look at.
+
+    `direction_controls`: bidirectional control characters in sentences that the model wrote.
+    """
 
     format: str
     documents: int
@@ -61,6 +67,7 @@ class EndpointReport:
     endpoint: Endpoint
     counts: Counts
     repairs: tuple[DocumentRepair, ...]
+    direction_controls: Mapping[str, int]
 
     @property
     def untranslated(self) -> list[str]:
@@ -80,6 +87,7 @@ class EndpointReport:
             "sentences": self.sentences,
             "untranslated": self.untranslated,
             "kept": self.kept,
+            "direction_controls": dict(self.direction_controls),
             REPAIRS: [each.as_dict() for each in self.repairs],
             "usage": {
                 "all": self._usage(self.counts.all),
@@ -142,6 +150,7 @@ def translate_file(
                     sink.write(line)
         else:
             write_translations(out, _pairs(documents, translations), format)
+        controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
             documents=len(documents),
@@ -150,8 +159,16 @@ def translate_file(
             endpoint=client.endpoint,
             counts=client.counts,
             repairs=tuple(_repairs(translations)),
+            direction_controls=controls,
         )
         _write_report(out, report)
+    if controls:
+        client.tell(
+            f"{out}: {sum(controls.values()):,} bidirectional control characters, which can change the order "
+            f"in which text is shown, in {places[0]}{' and other sentences' if places[1:] else ''} ("
+            f"{', '.join(f'{name}: {count:,}' for name, count in controls.items())}); they are left as the "
+            "model wrote them"
+        )
     return report
 
 
@@ -185,6 +202,19 @@ def _pairs(
 def _repairs(translations: Iterable[EndpointTranslation]) -> Iterable[DocumentRepair]:
     for translation in translations:
         yield from (DocumentRepair(translation.document.id, repair) for repair in translation.repairs)
+
+
+def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[dict[str, int], list[str]]:
+    """The characters of Unicode's Bidi_Control in what a model wrote, as in U+202E, and the sentences."""
+    counts: Counter[str] = Counter()
+    places = []
+    for translation in translations:
+        for number, sentence in enumerate(translation.document.sentences):
+            found = [] if number in translation.untranslated else _BIDI_CONTROL.findall(sentence)
+            counts.update(f"U+{ord(character):04X}" for character in found)
+            if found:
+                places.append(f"{translation.document.id}:{number + 1}")
+    return dict(sorted(counts.items())), places
 
 
 def _write_report(out: Path, report: EndpointReport) -> None:

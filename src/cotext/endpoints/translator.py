@@ -24,6 +24,7 @@ from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
 from cotext.endpoints.prompts import Prompt, prompt_of
 from cotext.endpoints.sentence_checks import ECHO, EMPTY, MOVED, POSSIBLE, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
+from cotext.runtime.errors import CotextError
 
 # How repairs end.
 AGAIN: Final = "asked for again"
@@ -121,8 +122,11 @@ class EndpointTranslator:
                 pool.submit(self._chain, work, spans, count) for work in works for spans in self._chains(work)
             ]
             _raise_first(futures)
+        except CotextError:
+            self._client.stop()  # whoever waits to send again ends; answers that are under way are kept
+            raise
         except BaseException:
-            self._client.stop()
+            self._client.close()  # an interrupt waits for no answer
             raise
         finally:
             pool.shutdown(cancel_futures=True)

@@ -36,6 +36,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 2 * half else f"{text[:half]}...{text[-half:]}"
 
 
+def visible(line: str) -> str:
+    """A line in printable characters: control and half characters, and those that turn it, are escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
 def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.0) -> list[str]:
     """The known words that are most like `word`, the best first; `cutoff`: least likeness, from 0 to 1."""
     # Comparing takes time by length: a word that long is like none.

@@ -14,12 +14,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from cotext.runtime.errors import visible
+
 # Standard output is for results, which may be piped; progress goes beside it.
 # No markup: a name such as runs/[a] is shown as it is.
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 # Logs are kept, and read afterwards: a line every two seconds would be 1,800 of an hour.
 SECONDS_BETWEEN_LINES = 20.0
 MARKS = "|/-\\"
+
+
+def say(line: str) -> None:
+    """Print a line beside results and progress, in printable characters."""
+    console.print(visible(line), soft_wrap=True)
 
 
 class Meter:

@@ -7,7 +7,7 @@ with the same request joins it, and hears what it has missed. What is complete i
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +20,7 @@ from cotext.serving.sharing.work import Work
 LINGER_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 180.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
+KEPT_BYTES_OF_CLIENT: Final = KEPT_BYTES // 8
 RETRY_SECONDS: Final = 2.0
 
 
@@ -114,6 +115,7 @@ class Asked:
 class _Kept:
     """A complete answer, without the request and its work, which hold more than the answer itself."""
 
+    client: str
     since: float
     bytes: int
     heard: _Heard
@@ -127,7 +129,7 @@ class Answers:
         self._most, self._most_of_client = most, most_of_client
         self._asked: dict[str, Asked] = {}
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._bytes = 0
+        self._bytes: Counter[str] = Counter()  # of clients
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -186,8 +188,8 @@ class Answers:
         for some, most in ((every, self._most), (own, self._most_of_client)):
             if len(some) < most:
                 continue
-            if (left := next((asked for asked in some if not asked.waiting), None)) is not None:
-                left.work.cancel()
+            if left := [asked for asked in some if not asked.waiting]:
+                min(left, key=lambda asked: asked.work.client != client).work.cancel()
             elif some is every:
                 raise RequestError(503, "the server is full; try again later", RETRY_SECONDS)
             else:
@@ -206,27 +208,32 @@ class Answers:
             if self._asked.get(key) is asked:
                 del self._asked[key]
             if not task.cancelled() and task.exception() is None:
-                self._keep(key, asked.heard, task.result())
+                self._keep(key, client, asked.heard, task.result())
 
         asked.task.add_done_callback(over)
         return asked
 
-    def _keep(self, key: str, heard: _Heard, answer: TextAnswer) -> None:
+    def _keep(self, key: str, client: str, heard: _Heard, answer: TextAnswer) -> None:
         size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in heard.sentences)
-        if size <= KEPT_BYTES // 8 and key not in self._kept:
-            self._bytes += size
-            self._kept[key] = _Kept(time.monotonic(), size, heard, answer)
+        if size <= KEPT_BYTES_OF_CLIENT and key not in self._kept:
+            self._bytes[client] += size
+            self._kept[key] = _Kept(client, time.monotonic(), size, heard, answer)
             self._forget()
 
     def _forget(self) -> None:
-        """Let go of answers that are old, or too many."""
+        """Let go of answers that are old, or too many: of the client that has the most, the oldest."""
         now = time.monotonic()
         while self._kept:
-            key, oldest = next(iter(self._kept.items()))
-            if now - oldest.since < KEPT_SECONDS and self._bytes <= KEPT_BYTES:
-                return
+            key, left = next(iter(self._kept.items()))
+            if now - left.since < KEPT_SECONDS:
+                [(client, most)] = self._bytes.most_common(1)
+                if most <= KEPT_BYTES_OF_CLIENT and self._bytes.total() <= KEPT_BYTES:
+                    return
+                key, left = next((k, kept) for k, kept in self._kept.items() if kept.client == client)
             del self._kept[key]
-            self._bytes -= oldest.bytes
+            self._bytes[left.client] -= left.bytes
+            if not self._bytes[left.client]:
+                del self._bytes[left.client]
 
 
 def _stop_unless_waited_for(asked: Asked) -> None:

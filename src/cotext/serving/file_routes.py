@@ -44,7 +44,7 @@ async def send(request: Request) -> Response:
     client, service = asking(request), service_of(request)
     settings = service.settings
     async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
+        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as upload:
         name = upload.value("system")
         system = service.systems.named(name) if name else service.systems.choose(None, None)

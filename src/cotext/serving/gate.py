@@ -18,6 +18,8 @@ from cotext.serving.logs import log_error, log_request
 from cotext.serving.metrics import Metrics
 from cotext.serving.record import RequestRecord, begin
 from cotext.serving.service import Service
+from cotext.serving.sessions import IN_SESSION
+from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -32,6 +34,8 @@ SECURITY: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
+# The routes that take a file, of all dialects: a form for another one is no longer than other bodies.
+FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document", "/translate_file"})
 # Answered while the server stops.
 ALWAYS: Final = frozenset({"/health", "/ready", "/metrics"})
 
@@ -64,7 +68,9 @@ class Gate:
         record = RequestRecord(method, route, dialect)
         begin(scope, record)
         sender = _Sender(send, record, self._settings.send_seconds)
-        reader = _Reader(scope, receive, self._settings)
+        reader = _Reader(
+            scope, receive, self._settings, takes_file=route.removeprefix(IN_SESSION) in FILE_ROUTES
+        )
         self._metrics.begun()
         try:
             await self._answer(scope, reader, sender, record)
@@ -202,12 +208,10 @@ def _add_headers(message: MutableMapping[str, Any], record: RequestRecord) -> No
 class _Reader:
     """`receive` with limits on the length of a body and on how slowly it may come."""
 
-    def __init__(self, scope: Scope, receive: Receive, settings: Any) -> None:
+    def __init__(self, scope: Scope, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
         self._receive, self._settings = receive, settings
-        headers = Headers(scope=scope)
-        form = headers.get("content-type", "").lower().startswith("multipart/form-data")
-        self._most = settings.max_upload_bytes if form else settings.max_body_bytes
-        self._declared = headers.get("content-length", "0")
+        self._most = settings.max_upload_bytes if takes_file else settings.max_body_bytes
+        self._declared = Headers(scope=scope).get("content-length", "0")
         self._read, self._complete = 0, False
         self._began = asyncio.get_running_loop().time()
 

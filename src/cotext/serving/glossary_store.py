@@ -15,11 +15,14 @@ from cotext.files.glossary import Glossary
 from cotext.runtime.errors import shown
 from cotext.serving.database import Database
 from cotext.serving.errors import RequestError
+from cotext.serving.settings import SHARES
 
 MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024
 MAX_ENTRIES: Final = 100_000  # of a dictionary
 MAX_GLOSSARIES: Final = 1000  # of a client
+MAX_BYTES: Final = 512 << 20  # of all glossaries together; of a client an eighth
+ENTRY_BYTES: Final = 64  # that an entry takes beside its terms
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS glossaries (
@@ -65,7 +68,8 @@ class GlossaryStore:
         """A new glossary.
 
         Raises:
-            RequestError: 456, the client has MAX_GLOSSARIES.
+            RequestError: 456, the client has MAX_GLOSSARIES, or its share of MAX_BYTES; 503, all clients
+                together have MAX_BYTES.
         """
         name = _checked_name(name)
         checked = {languages: _checked(languages, entries) for languages, entries in dictionaries.items()}
@@ -82,6 +86,7 @@ class GlossaryStore:
             database.execute("INSERT INTO glossaries VALUES (?, ?, ?, ?)", row)
             for languages, entries in checked.items():
                 _write(database, identity, languages, entries)
+            _require_space(database, client)
             return _read(database, client, identity)
 
     def all_of(self, client: str) -> list[StoredGlossary]:
@@ -129,6 +134,9 @@ class GlossaryStore:
         """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays.
 
         `name`: that of the glossary from now on; None: as it was.
+
+        Raises:
+            RequestError: 456 and 503, as `create`.
         """
         checked = _checked(languages, entries)
         new_name = None if name is None else _checked_name(name)
@@ -142,6 +150,7 @@ class GlossaryStore:
             sizes = {each.languages: each.entries for each in _read(database, client, identity).dictionaries}
             if sizes[languages] > MAX_ENTRIES:
                 raise RequestError(400, f"a dictionary has {MAX_ENTRIES:,} entries at most")
+            _require_space(database, client)
 
     def remove(self, client: str, identity: str, languages: Languages) -> None:
         """Remove a dictionary from a glossary."""
@@ -199,6 +208,26 @@ def _write(database: sqlite3.Connection, identity: str, languages: Languages, en
 def _erase(database: sqlite3.Connection, identity: str, languages: Languages) -> int:
     query = "DELETE FROM entries WHERE glossary = ? AND source_language = ? AND target_language = ?"
     return database.execute(query, (identity, languages.source, languages.target)).rowcount
+
+
+def _require_space(database: sqlite3.Connection, client: str) -> None:
+    """Refuse what a client has written in this transaction if it is too much."""
+    pages, free, size = (
+        int(database.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    everything, share = (pages - free) * size, MAX_BYTES // SHARES
+    if everything <= share:
+        return  # without a look at the entries, of which there may be many
+    query = (
+        "SELECT total(length(CAST(source AS BLOB)) + length(CAST(target AS BLOB)) + ?) FROM entries"
+        " JOIN glossaries ON glossaries.id = glossary WHERE client = ?"
+    )
+    [own] = database.execute(query, (ENTRY_BYTES, client)).fetchone()
+    if own > share:
+        raise RequestError(456, f"your glossaries have {share:,} bytes at most together; delete some")
+    if everything > MAX_BYTES:
+        raise RequestError(503, "the server has no room for more glossaries")
 
 
 def _checked_name(name: str) -> str:

@@ -19,6 +19,8 @@ from cotext.serving.gate import is_loopback
 from cotext.serving.limits import Admission
 
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
+REST_SECONDS: Final = 5.0  # for what is left of a body once its response is sent
+TAKE_SECONDS: Final = 60.0  # for a client to take what is left of a response
 MAX_HEAD_BYTES: Final = 64 * 1024  # with texts in the address, as some dialects have them
 MAX_CONNECTIONS: Final = 512  # open at once; what waits for an answer is limited otherwise
 LAST_SECONDS: Final = 5  # for answers that are left when the time to stop is over
@@ -128,11 +130,18 @@ class StoppingServer(uvicorn.Server):
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 of which a request has to begin, and its headers to be there, in time."""
+    """HTTP/1.1 with limits on how long a connection may wait for a client.
+
+    A request has to begin, and its headers to be there, in HEAD_SECONDS. The rest of a body whose response is
+    sent has REST_SECONDS, however often a byte of it comes. What waits to be taken of a response has
+    TAKE_SECONDS.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._overdue: asyncio.TimerHandle | None = None
+        self._allowed: float | None = None
+        self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait, unless there are too many that do."""
@@ -140,31 +149,48 @@ class TimedProtocol(H11Protocol):
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._wait_for_head()
+            self._wait(HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting until the headers are there."""
+        """Go on waiting until what is waited for is there."""
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._wait_no_more()
+        if (seconds := self._seconds()) != self._allowed:
+            self._wait(seconds)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._wait_for_head()
+        """Wait for the rest of the request, or for the next one."""
         super().on_response_complete()
-        if self.conn.their_state is not h11.IDLE:
-            self._wait_no_more()
+        self._wait(self._seconds())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
-        self._wait_no_more()
+        self._wait(None)
+        if self._stuck is not None:
+            self._stuck.cancel()
         super().connection_lost(exc)
 
-    def _wait_for_head(self) -> None:
-        self._wait_no_more()
-        self._overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that takes nothing: closed alone, the connection would wait for ever."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
 
-    def _wait_no_more(self) -> None:
+    def resume_writing(self) -> None:
+        """Wait no more."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def _seconds(self) -> float | None:
+        """How long what is waited for may take; None: nothing is waited for."""
+        if self.transport.is_closing():
+            return TAKE_SECONDS
+        if self.conn.their_state is h11.IDLE:
+            return HEAD_SECONDS
+        rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+        return REST_SECONDS if rest else None
+
+    def _wait(self, seconds: float | None) -> None:
         if self._overdue is not None:
             self._overdue.cancel()
-            self._overdue = None
+        self._allowed = seconds
+        self._overdue = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,8 +14,8 @@ from cotext.files.blocks import Block
 KEPT_SEGMENTS: Final = 200  # of a session: those farthest from the one added last are forgotten
 KEPT_CHARACTERS: Final = 64 * 1024
 KEPT_SECONDS: Final = 3600.0  # after the last request
-SESSIONS: Final = 512  # in all, and of a client: the one that rested longest is forgotten
-SESSIONS_OF_CLIENT: Final = 32
+SESSIONS: Final = 512  # in all: of the client with the most, the one that rested longest is forgotten
+SESSIONS_OF_CLIENT: Final = 32  # the one that rested longest is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +131,7 @@ class Sessions:
         if len(own) > SESSIONS_OF_CLIENT:
             del self._memories[own[0]]
         if len(self._memories) > SESSIONS:
-            self._memories.popitem(last=False)
+            # Of the client with the most: nobody loses a session to a client that has more of them.
+            [(most, _)] = Counter(k[0] for k in self._memories if k != key).most_common(1)
+            del self._memories[next(k for k in self._memories if k[0] == most and k != key)]
         return memory

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cotext.runtime.errors import CotextError
+
 BATCH_TOKENS: Final = 4096
+SHARES: Final = 8  # a client may take one of so many parts of the space for files
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,18 @@ class ServerSettings:
     send_seconds: float = 60.0  # for a client to take a piece of an answer
     stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
     keep_jobs_seconds: float = 24 * 3600.0
-    max_jobs_bytes: int = 4 << 30  # of all files together, finished or not
+    max_jobs_bytes: int = 4 << 30  # of all files together, finished or not; of a client an eighth
     files_at_once: int = 4
     page: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise CotextError for limits that contradict each other."""
+        if self.max_file_bytes * SHARES > self.max_jobs_bytes:
+            raise CotextError(
+                f"--max-file-bytes {self.max_file_bytes} does not go with --max-files-bytes "
+                f"{self.max_jobs_bytes}: a client may have an eighth of all files together, and a file "
+                f"cannot be larger; give --max-files-bytes {self.max_file_bytes * SHARES} at least"
+            )
 
     @property
     def max_body_bytes(self) -> int:

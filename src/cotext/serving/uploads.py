@@ -16,7 +16,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import Jobs
+from cotext.serving.jobs import Asker, Jobs
 from cotext.serving.jobs.folder import RETRY_SECONDS
 
 FILE_FIELD: Final = "file"
@@ -43,39 +43,48 @@ async def received_file(
     jobs: Jobs,
     max_file_bytes: int,
     max_field_bytes: int,
-    check: Callable[[Upload, int], None] = lambda upload, size: None,
+    owner: Callable[[Upload, int], Asker | None],
 ) -> AsyncIterator[Upload]:
     """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
 
-    `check` is called while it arrives, with the fields so far and the bytes of the file, and may refuse it.
+    `owner` is called before the file and while it arrives, with the fields so far and the bytes of the file.
+    It returns whose space the bytes take, None before that is known, and may refuse the file.
 
     Raises:
         RequestError: 400, no such form, no file in it, several, or cut short; 413, a file or its fields are
-            over the limit; 503, there is no room.
+            over the limit; 429 and 503, there is no space.
     """
     boundary = _boundary(request)
     declared = request.headers.get("content-length", "")
-    most = max_file_bytes + max_field_bytes
-    if declared.isascii() and declared.isdigit() and len(declared) < 20:
-        if int(declared) > most:
-            raise _too_long(max_file_bytes)
-        most = int(declared)
-    with jobs.upload(most) as path:
+    announced = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
+    if announced > max_file_bytes + max_field_bytes:
+        raise _too_long(max_file_bytes)
+    with jobs.upload() as path:
         form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
-        await _read(request, form, path, check)
+        if (known := owner(form.upload, 0)) is not None:
+            await to_thread.run_sync(jobs.announced, known, min(announced, max_file_bytes))
+        await _read(request, form, jobs, owner)
         yield form.received()
 
 
-async def _read(request: Request, form: "_Form", path: Path, check: Callable[[Upload, int], None]) -> None:
+async def _read(
+    request: Request, form: "_Form", jobs: Jobs, owner: Callable[[Upload, int], Asker | None]
+) -> None:
+    path = form.upload.path
+
+    def write(client: Asker | None) -> None:
+        jobs.arrived(path, client, form.file_bytes)
+        file.write(form.taken())
+
     try:
         with path.open("xb") as file:
             async for chunk in request.stream():
                 form.write(chunk)
-                check(form.upload, form.file_bytes)
+                client = owner(form.upload, form.file_bytes)
                 if len(form.waiting) >= WRITTEN_BYTES:
-                    await to_thread.run_sync(file.write, form.taken())
+                    await to_thread.run_sync(write, client)
             form.finish()
-            await to_thread.run_sync(file.write, form.taken())
+            await to_thread.run_sync(write, owner(form.upload, form.file_bytes))
     except (FormParserError, ValueError, KeyError):
         raise RequestError(400, "the form is damaged or cut short; send it as multipart/form-data") from None
     except ClientDisconnect:

@@ -37,7 +37,7 @@ async def send(request: Request) -> Response:
     check_quota(service, client)
     settings = service.settings
     async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
+        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as received:
         wanted = Asked(received.fields)
         system = systems_for(request, wanted)[0]

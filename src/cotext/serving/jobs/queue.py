@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
+from cotext.serving.jobs.space import LEAST_BYTES, NOBODY
 from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
 from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
@@ -87,15 +88,33 @@ class Jobs:
         return self._opened
 
     @contextmanager
-    def upload(self, size: int) -> Iterator[Path]:
-        """A path that a file of at most `size` bytes may be written to; deleted unless it is submitted."""
+    def upload(self) -> Iterator[Path]:
+        """A path that a file may be written to, counted by `arrived`; deleted unless it is submitted."""
         folder, _, workers = self._parts()
-        with workers.room_for(size):
-            path = folder.upload()
-            try:
-                yield path
-            finally:
-                remove(path)
+        path = folder.upload()
+        try:
+            yield path
+        finally:
+            workers.let_go(path.name)
+            remove(path)
+
+    def announced(self, client: Asker, size: int) -> None:
+        """Refuse a file for which there is no space, before it arrives; an announcement takes none.
+
+        Raises:
+            RequestError: 429, 503: as `arrived`.
+        """
+        self._parts()[2].require(client.name, size)
+
+    def arrived(self, path: Path, client: Asker | None, size: int) -> None:
+        """Count the bytes of an upload that have arrived so far; the client's finished files make room.
+
+        `client`: None before a key is shown.
+
+        Raises:
+            RequestError: 429, the files of this client take its share; 503, there is no space.
+        """
+        self._parts()[2].hold(path.name, NOBODY if client is None else client.name, size)
 
     def submit(
         self, client: Asker, system: System, content: bytes | Path, file_name: str, options: JobOptions
@@ -107,7 +126,7 @@ class Jobs:
 
         Raises:
             RequestError: 400, a file of no format, terms that the system cannot keep; 413, too long; 429 and
-                503, too many files wait, or there is no room.
+                503, too many files wait, or there is no space.
         """
         note_system(system.name)
         _, table, workers = self._parts()
@@ -115,17 +134,29 @@ class Jobs:
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
         self._check_waiting(table, client)
-        with nullcontext() if isinstance(content, Path) else workers.room_for(size):
-            ticket = self._take(client, system, content, clean_name(file_name), options)
+        ticket = JobTicket(_generated(16), _generated(32))
+        upload = content.name if isinstance(content, Path) else ""
+        workers.hold(ticket.id, client.name, max(size, LEAST_BYTES), instead_of=upload)
+        try:
+            self._take(ticket, client, system, content, clean_name(file_name), options)
+        except BaseException:
+            workers.let_go(ticket.id)
+            raise
         workers.wake()
         return ticket
 
     def _take(
-        self, client: Asker, system: System, content: bytes | Path, name: str, options: JobOptions
-    ) -> JobTicket:
+        self,
+        ticket: JobTicket,
+        client: Asker,
+        system: System,
+        content: bytes | Path,
+        name: str,
+        options: JobOptions,
+    ) -> None:
         """Put a file on the disk, then into the table: killed in between, a server finds a file of no job."""
         folder, table, _ = self._parts()
-        ticket, languages = JobTicket(_generated(16), _generated(32)), system.languages
+        languages = system.languages
         try:
             check_options(options, system)
             path = folder.take(content, ticket.id, suffix_of(name))
@@ -151,7 +182,6 @@ class Jobs:
             raise RequestError(
                 503, "the server cannot keep this file; try again later", RETRY_SECONDS
             ) from None
-        return ticket
 
     def _check_waiting(self, table: JobTable, client: Asker) -> None:
         waiting = table.unfinished()

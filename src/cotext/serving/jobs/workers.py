@@ -6,14 +6,13 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import RequestError
-from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
+from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.progress import Running
+from cotext.serving.jobs.space import LEAST_BYTES, Space
 from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import translate_job
 from cotext.serving.jobs.values import FINISHED, JobStatus, State
@@ -43,7 +42,7 @@ class Workers:
         self._folder, self._table, self._settings = folder, table, settings
         self._systems, self._shared = {system.name: system for system in systems}, shared
         self._running: dict[str, Running] = {}
-        self._arriving = 0  # bytes
+        self._space = Space(settings.max_jobs_bytes)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads = [
@@ -65,6 +64,8 @@ class Workers:
             elif not self._folder.source(row.id, row.suffix).is_file():
                 self._table.finish(row.id, "error", message="the file is lost; send it again")
         self._tidy()
+        for row in self._table.everything():
+            self._measure(row.id, row.client)
 
     def start(self) -> None:
         """Begin to work."""
@@ -100,47 +101,76 @@ class Workers:
                 return
             if row.id in self._running:
                 self._running[row.id].work.cancel()
-        self._folder.discard(row.id)
+            self._folder.discard(row.id)
+            self._measure(row.id, row.client)
 
     def forget(self, rows: Iterable[Row]) -> None:
         """Stop jobs and delete all there is of them."""
         with self._changed:
             self._table.forget(row.id for row in rows)
             for row in rows:
+                self._space.drop(row.id)
                 if row.id in self._running:
                     self._running[row.id].work.cancel()
         for row in rows:
             self._folder.discard(row.id)
 
-    @contextmanager
-    def room_for(self, size: int) -> Iterator[None]:
-        """Keep room for a file of so many bytes while it arrives; the oldest finished jobs make it.
+    def hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
+        """Note that a file of a client takes so many bytes; the oldest finished jobs of the client make room.
+
+        `name`: of an upload or a job, which may be held with fewer bytes. `instead_of`: another name, under
+        which the same bytes were held.
 
         Raises:
-            RequestError: 503, what is not finished takes it all.
+            RequestError: as `require`; nothing has changed.
         """
         with self._changed:
-            self._make_room(size + self._arriving)
-            self._folder.require_room(size + self._arriving)
-            self._arriving += size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._arriving -= size
+            for id, running in self._running.items():
+                self._measure_again(id, running.client)
+            held = self._space.of(name, client) + self._space.of(instead_of, client)
+            if leaving := self._leaving(client, size - held):
+                self.forget(leaving)
+            self._folder.require_room(size)
+            self._space.drop(instead_of)
+            self._space.put(name, client, size)
 
-    def _make_room(self, size: int) -> None:
-        rows = self._table.everything()
-        sizes = {row.id: self._folder.size(row.id) for row in rows}
-        over = sum(sizes.values()) + size - self._settings.max_jobs_bytes
-        leaving = []
-        for row in sorted(rows, key=lambda row: row.finished or 0.0):
-            if over > 0 and row.state in FINISHED and sizes[row.id]:
-                over -= sizes[row.id]
-                leaving.append(row)
+    def let_go(self, name: str) -> None:
+        """Note that a file is gone."""
+        with self._changed:
+            self._space.drop(name)
+
+    def require(self, client: str, size: int) -> None:
+        """Refuse a file of so many bytes that is announced; no space is held, and nothing leaves.
+
+        Raises:
+            RequestError: 429, the files of this client take its share; 503, those of all take everything, or
+                the disk is full.
+        """
+        with self._changed:
+            self._leaving(client, size)
+            self._folder.require_room(size)
+
+    def _leaving(self, client: str, more: int) -> list[Row]:
+        """The jobs of a client that leave for `more` bytes of it, the oldest first."""
+        over, leaving = self._space.over(client, more), []
         if over > 0:
-            raise RequestError(503, "too many files wait; try again later", RETRY_SECONDS)
-        self.forget(leaving)
+            finished = [row for row in self._table.of_client(client) if row.state in FINISHED]
+            for row in sorted(finished, key=lambda row: row.finished or 0.0):
+                if over > 0:
+                    leaving.append(row)
+                    over -= self._space.of(row.id, client)
+        if over > 0:
+            raise self._space.refusal(client, more)
+        return leaving
+
+    def _measure(self, id: str, client: str) -> None:
+        """Note what a job takes."""
+        self._space.put(id, client, max(self._folder.size(id), LEAST_BYTES))
+
+    def _measure_again(self, id: str, client: str) -> None:
+        """Note what a job takes, unless it has been forgotten."""
+        if self._space.of(id, client):
+            self._measure(id, client)
 
     def _tidy(self) -> None:
         """Forget what was finished long enough ago."""
@@ -166,6 +196,7 @@ class Workers:
             finally:
                 with self._changed:
                     del self._running[row.id]
+                    self._measure_again(row.id, row.client)
                     self._changed.notify()
 
     def _claimed(self) -> tuple[Row, Running] | None:

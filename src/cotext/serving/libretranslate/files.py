@@ -18,6 +18,7 @@ from cotext.files.table import file_formats
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
+from cotext.serving.keys import own_name
 from cotext.serving.limits import Admission
 from cotext.serving.requests import bearer_key, client_of, service_of, unless_gone
 from cotext.serving.service import Client, Service
@@ -46,13 +47,14 @@ async def translate_file(request: Request) -> Response:
     admission: Admission = request.app.state.admission
     shown = bearer_key(request) or request.query_params.get("api_key")
 
-    def check(upload: Upload, size: int) -> None:
+    def owner(upload: Upload, size: int) -> Client | None:
         key = shown or upload.value("api_key")
-        if admission.key_required and (key or size > BEFORE_KEY_BYTES):
-            client_of(request, key or None)
+        if shown or (admission.key_required and (key or size > BEFORE_KEY_BYTES)):
+            return client_of(request, key or None)
+        return None if admission.key_required else Client(own_name(key))
 
     async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, check
+        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, owner
     ) as upload:
         client = client_of(request, shown or upload.value("api_key") or None)
         system = _system(service, upload)
