@@ -30,11 +30,12 @@ from cotext.data.corpora import (
     corpus_of_files,
     encode_corpus,
     input_checksums,
+    languages_of_files,
     pieces_seen,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
-from cotext.data.languages import Languages, check_sides, languages_of_names
+from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_notes import selection_notes, tokenizer_notes
@@ -95,7 +96,7 @@ def prepare(
     there; `trim_vocabulary` leaves out pieces that training does not need. `shortlist`: a table of
     `cotext.data.shortlist`, too. `symbols`: the languages as a tokenizer of many names them, where
     `languages` do not tell. A target of None: the source file holds both languages. Languages that are left
-    open are taken from the names of the training files. Lines of several sentences are split by `split`, in
+    open: see `languages_of_files`, of the training files. Lines of several sentences are split by `split`, in
     the training corpus or, if they are `paragraphs`, in all; `clean` names rules of `cotext.data.cleaning`
     for the former. `skip_unequal` leaves out documents of unequal sides. `workers` change nothing in it.
     `out` appears whole or not at all; `overwrite` replaces an earlier folder. The same call resumes an
@@ -103,7 +104,7 @@ def prepare(
     files that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
-    pair = _languages(languages or Languages(), source, target)
+    pair = _languages(languages or Languages(), languages_of_files(source, target, format))
     rules = parse_rules(clean)
     splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
     given_tokenizer = None if tokenizer is None else _taken(tokenizer, symbols or LanguageChoice(), pair)
@@ -188,10 +189,9 @@ def _taken(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
     return tokenizer
 
 
-def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
-    """The languages as they are given; a side that is not, by the names of the files."""
-    guessed = languages_of_names(source, target)
-    return Languages(given.source or guessed.source, given.target or guessed.target)
+def _languages(given: Languages, found: Languages) -> Languages:
+    """The languages as they are given; a side that is not, as found."""
+    return Languages(given.source or found.source, given.target or found.target)
 
 
 def prepare_controlled(
