@@ -226,7 +226,7 @@ def translate(
             "--overwrite, and translate other files without it"
         )
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
-    check_outputs_of(files, outs, scores, overwrite, out_dir)
+    check_outputs_of(files, outs, scores, overwrite, out_dir, formats)
     _check_cluster(on, files, formats, glossary or keep or memory)
     opened = open_run(run, device, decode, checkpoint)
     opened = placed(opened, on, workers, device, decode, checkpoint)

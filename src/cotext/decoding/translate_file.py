@@ -29,6 +29,7 @@ from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.decoding.written_beside import lists_beside, remove_lists, write_lists, write_scores
 from cotext.files.guide import Guide
+from cotext.files.table import require_written
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
 from cotext.runtime.addresses import require_here
@@ -269,9 +270,10 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
-        CotextError: a folder, a device, a file in a folder that does not exist, an address, or an input.
+        CotextError: a folder, a device, a file in no folder, an address, an input, a format not written.
     """
     require_here(out)
+    require_written(out)
     folder = out.absolute().parent
     if out.is_dir():
         raise CotextError(f"{out}: is a folder; give --out the name of a file")
@@ -279,9 +281,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
         problem = "is not a folder" if folder.exists() else "does not exist; make it first"
         raise CotextError(f"{out}: {folder} {problem}")
     if out.exists() and not out.is_file():
-        raise CotextError(
-            f"{out}: is no regular file, and cannot be replaced by one; give --out another name"
-        )
+        raise CotextError(f"{out}: is no regular file; give --out another name")
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
             raise CotextError(f"{out}: would overwrite what is read from; give --out another name")

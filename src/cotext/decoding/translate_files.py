@@ -37,7 +37,7 @@ from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.macros import without_macros
-from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
+from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
@@ -337,15 +337,18 @@ def check_outputs_of(
     scores: Path | None,
     overwrite: bool,
     folder: Path | None = None,
+    formats: Sequence[FileFormat | str] = (),
 ) -> None:
     """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
 
     An output that an interrupted job has begun may be there: this or the one that it replaces. `folder`: that
-    of the outputs, which may have to be made.
+    of the outputs, which may have to be made. `formats`: those of the sources, which the outputs have too.
 
     Raises:
-        CotextError: as `check_outputs`, or an output that exists without `overwrite`.
+        CotextError: as `check_outputs`, `require_fitting_name`, or an output that exists without `overwrite`.
     """
+    for out, source, format in zip(outs, sources, formats, strict=False):
+        require_fitting_name(out, format, source)
     for out in outs:
         require_here(out)
         if folder is None or folder.exists():
