@@ -17,13 +17,13 @@ from cotext.data.formats.foreign import PARQUET, binary_kind
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regular, opened_raw
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
+from cotext.decoding.file_report import FileReport
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
     CorpusJob,
-    FileReport,
     check_outputs,
     job_header,
     naming,
@@ -182,6 +182,8 @@ class BlocksJob:
             for name in OF_SENTENCES:
                 places = [self._texts.place(index, j) for j in getattr(translation, name)]
                 getattr(report, name).extend(places)
+            for j, found in enumerate(self._texts.dropped(index, translation)):
+                report.dropped.add(self._texts.place(index, j), found)
         return report
 
 

@@ -152,7 +152,7 @@ class Scanner:
             key = self._new()
             self._open.append((kind, key, self.at))
             self.found.first[key] = template
-            self.found.pieces.append(Open(key))
+            self.found.pieces.append(Open(key, kind == "link"))
             return
         if not self._open or self._open[-1][0] != kind:
             raise NotFoundError

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import Item, inner, mates, without_empty
+from cotext.files.elements import LINKS, Item, inner, mates, without_empty
 from cotext.files.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
@@ -148,7 +148,10 @@ class Paragraph:
                 if item.kind == "copied":
                     pieces.append(Copied(key, item.text))
                 else:
-                    pieces.append(Open(key) if key in ends else Point(key, item.name in _BREAKS))
+                    opens = key in ends
+                    pieces.append(
+                        Open(key, item.name in LINKS) if opens else Point(key, item.name in _BREAKS)
+                    )
         return pieces
 
 
