@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 from command_line import World, succeed
+from test_docx import document as word
+from test_docx import run
+from test_odt import document as writer
 
 from cotext.files.blocks import Close, Copied, Open, Piece
 from cotext.files.dropped import Dropped, dropped, dropped_numbers, empty_links
+from cotext.files.table import file_formats
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,32 @@ def test_links_without_text() -> None:
     assert empty_links(link, ["der ", Open(1), " ", Open(2), "Hund", Close(2), Close(1)]) == 0
     assert empty_links(link, [Open(1), Copied(3, "x"), Close(1), Open(2), Close(2)]) == 0
     assert empty_links([Open(1, link=True), " ", Close(1)], [Open(1), Close(1)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [
+        ("markdown", b"see *this* [link](x) now"),
+        ("html", b"<html><body><p>see <b>this</b> <a href='x'>link</a> now</p></body></html>"),
+        (
+            "docx",
+            word(
+                f"<w:p>{run('see ')}{run('this', '<w:b/>')}{run(' ')}"
+                f'<w:hyperlink w:anchor="x">{run("link")}</w:hyperlink>{run(" now")}</w:p>'
+            ),
+        ),
+        (
+            "odt",
+            writer(
+                '<text:p>see <text:span text:style-name="B">this</text:span> <text:a>link</text:a></text:p>'
+            ),
+        ),
+    ],
+)
+def test_links_are_known(format: str, content: bytes) -> None:
+    [[block]] = file_formats()[format].open(content, "a file").contents.documents
+    this, link = (piece for piece in block.pieces if isinstance(piece, Open))
+    assert (this.link, link.link) == (False, True)
 
 
 def test_told_after_a_file_and_on_its_page(world: World, tmp_path: Path) -> None:

@@ -148,10 +148,9 @@ class Paragraph:
                 if item.kind == "copied":
                     pieces.append(Copied(key, item.text))
                 else:
-                    opens = key in ends
-                    pieces.append(
-                        Open(key, item.name in LINKS) if opens else Point(key, item.name in _BREAKS)
-                    )
+                    is_link = item.name.partition(" ")[0] in LINKS
+                    point = Point(key, item.name in _BREAKS)
+                    pieces.append(Open(key, is_link) if key in ends else point)
         return pieces
 
 
