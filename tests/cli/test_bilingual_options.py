@@ -35,6 +35,17 @@ def test_a_page(world: World, text: Path) -> None:
     assert text.with_name("out.txt").read_bytes() == text.with_name("out2.txt").read_bytes()
 
 
+def test_what_is_forced_as_a_whole_is_not_unsure(world: World, text: Path) -> None:
+    text.write_text("The cat sees. A dog runs.\n\nbirds!\n\n" * 5)
+    page, keep = text.with_name("page.html"), text.with_name("keep.txt")
+    keep.write_text("birds\n")
+    succeed(*command(world, text, "out.txt", "--bilingual", page, "--keep", keep))
+    rows = re.findall(r"<tr .*?</tr>", page.read_text(encoding="utf-8"))
+    assert len(rows) == 15
+    [marked] = (row for row in rows if "unsure" in row)
+    assert "birds" not in marked
+
+
 def test_a_memory_gives_the_same_file_again(world: World, text: Path) -> None:
     memory = text.with_name("memory.tmx")
     first = succeed(*command(world, text, "first.txt", "--bilingual", memory))

@@ -198,6 +198,14 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     assert "give the page the suffix .html" in refusal(
         "context", run, source, "--out", tmp_path / "page.json"
     )
+    files = ("--source", source, "--target", target)
+    for page in ("page.pdf", "page.docx"):
+        assert f"{page}: ends in {page[4:]}, " in refusal("context", run, source, "--out", tmp_path / page)
+        rivals = (run, "--source", source, "--reference", target)
+        assert f"{page}: ends in {page[4:]}, " in refusal("compare", *rivals, "--out", tmp_path / page)
+        board = ("leaderboard", target, "--reference", target, "--out", tmp_path / page)
+        assert f"{page}: ends in {page[4:]}, " in refusal(*board)
+    assert "page.pdf: ends in .pdf, " in refusal("score", run, *files, "--out", tmp_path / "page.pdf")
     assert "does not exist" in refusal("context", run, source, "--out", tmp_path / "no" / "page.html")
     assert "would overwrite" in refusal("context", run, source, "--out", source)
     assert "no document 'none' among its 6" in refusal(
@@ -206,7 +214,6 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "document b has no words" in refusal("context", run, tmp_path / "blank.jsonl", "--out", out)
     assert "unknown decode setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
-    files = ("--source", source, "--target", target)
     assert "unknown context 'false'" in refusal("cxmi", run, *files, "--context", "false")
     assert "add --translate" in refusal("cxmi", run, *files, "--protocol", "chrf")
     assert "unknown protocol" in refusal("cxmi", run, *files, "--translate", "--protocol", "x")

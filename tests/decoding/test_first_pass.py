@@ -17,6 +17,7 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding import translate_file as jobs
+from cotext.decoding.file_report import FileReport
 from cotext.decoding.open import open_run, open_scorer
 from cotext.decoding.score_file import score_file
 from cotext.decoding.translate_file import translate_file
@@ -56,7 +57,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def translate(world: Path, out: Path, run: str = "window", first_pass: str = "sentence") -> jobs.FileReport:
+def translate(world: Path, out: Path, run: str = "window", first_pass: str = "sentence") -> FileReport:
     decode = {"first_pass": str(world / first_pass)}
     return translate_file(open_run(world / run, "cpu", decode), world / "in.jsonl", out)
 

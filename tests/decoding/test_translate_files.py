@@ -148,6 +148,18 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
             ["lines.docx", "--out", "x"],
             "lines.docx: ends in .docx, and what it holds is only text; save it as",
         ),
+        (
+            ["page.md", "--out", "x.pdf"],
+            "x.pdf: ends in .pdf, a format that is not written",
+        ),
+        (
+            ["page.md", "--out", "x.docx"],
+            "x.docx: ends in .docx, and what is written is markdown; let",
+        ),
+        (["page.md", "--out", "x.txt"], "is written is markdown; let --out end in .md"),
+        (["talk.srt", "--out", "x.vtt"], "is written is subtitles; let --out end in .srt"),
+        (["corpus.en", "--out", "x.PO"], "and what is written is text; let --out end in .en"),
+        (["corpus.en", "--out", "x.parquet"], "and what is written is text"),
         (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
         (
@@ -167,6 +179,7 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("bad.md").write_bytes(b"the \0\n")
     Path("lines.docx").write_text("the dog\nthe cat\n")
     Path("prose.json").write_text(NOTES)
+    Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nthe dog\n")
     Path("table.po").write_text("a\tthe dog\na\tthe cat\n")
     Path("big.txt").touch()
     os.truncate("big.txt", 10 << 30)
@@ -174,6 +187,24 @@ def test_what_is_refused_is_refused_before_any_work(
     refused = cotext("translate", world.run, *arguments)
     assert (refused.code, message in refused.err) == (2, True), refused.err
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "more"),
+    [
+        ("page.md", "x.markdown", []),
+        ("page.md", "x", []),
+        ("page.md", "x.de", []),
+        ("page.md", "x.md", ["--format", "text"]),
+        ("corpus.en", "x.txt", []),
+        ("notes.txt", "x.MD", ["--format", "markdown"]),
+    ],
+)
+def test_names_of_outputs_that_fit(
+    world: World, folder: Path, source: str, out: str, more: list[str]
+) -> None:
+    succeed("translate", world.run, folder / source, "--out", folder / out, *more)
+    assert (folder / out).is_file()
 
 
 def test_interrupted_the_same_command_goes_on(

@@ -239,6 +239,10 @@ def test_languages() -> None:
     assert Xliff(Job("en", "de-AT")).open(FIRST.encode(), "file").contents.documents
     with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
         Xliff(Job("en", "fr")).open(FIRST.encode(), "file")
+    unknown = Xliff(Job("en")).open(FIRST.encode(), "file").contents.messages
+    said = "the languages of the job are not known, and not compared with those of the file (en-US-de, en-de)"
+    assert said in unknown
+    assert said not in Xliff(Job("en", "de")).open(FIRST.encode(), "file").contents.messages
     unnamed = FIRST.replace(' target-language="de"', "").encode()
     written = upper(Xliff(Job("en", "de")).open(unnamed, "file"))
     assert written.count(b' target-language="de"') == 2

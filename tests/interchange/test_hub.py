@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import World, cotext, make_world, succeed
+from command_line import World, cotext, listing, make_world, succeed
 from tiny_runs import toy_documents, write_run
 
 import cotext as face
@@ -68,6 +68,29 @@ def test_the_three_lines_of_the_card_work(
     [document] = toy_documents(1, 2)
     assert own.translate(document.source) == other.translate(document.source)
     assert own.signature == other.signature
+
+
+@pytest.mark.parametrize("to", ["hub", "huggingface", "int8", "ctranslate2"])
+def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, to: str) -> None:
+    if to == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    run, out = make("focused-concatenation/s4to4"), tmp_path / "out"
+    command: list[str | Path] = ["export", run, "--to", to, "--out", out]
+    assert "nothing left to do" not in succeed(*command).out
+    before = listing(tmp_path)
+    assert f"{out}: holds this export already, checksums equal; nothing left to do" in succeed(*command).out
+    assert listing(tmp_path) == before
+    changed = next(path for path in sorted(out.iterdir()) if path.name.endswith((".md", ".yaml", ".json")))
+    changed.write_text("changed")
+    (out / "tokenizer_of_mine").write_text("")
+    refused = cotext(*command)
+    found = " ".join(refused.err.split())
+    assert (refused.code, "exists; choose another --out: " in found) == (2, True)
+    assert f"{changed.name} differs" in found
+    assert "tokenizer_of_mine is not of it" in found
+    changed.unlink()
+    assert f"{changed.name} is missing" in " ".join(cotext(*command).err.split())
+    assert (out / "tokenizer_of_mine").read_text() == ""
 
 
 def test_what_is_known_is_said_and_nothing_else(make: Make, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from command_line import cotext, listing, succeed
 from pretrained_models import OPTIONS, m2m100_model, marian_arrays, marian_model, marian_npz, mbart_model
 from safetensors.torch import load_file, save_file
 
@@ -320,3 +321,15 @@ def test_the_command_line_says_what_is_wrong(
         assert caught.value.code == 2
         assert message in capsys.readouterr().err.replace("\n", " ")
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
+
+
+def test_the_same_import_again_finds_what_is_there(folders: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for kind in ("marian", "npz"):
+        command: list[str | Path] = ["import", folders[kind], "--out", out / kind]
+        assert "nothing left to do" not in succeed(*command).out
+        before = listing(tmp_path)
+        assert "holds this import already, checksums equal; nothing left to do" in succeed(*command).out
+        refused = cotext(*command, "--licence", "mit")
+        assert (refused.code, "import.json differs" in refused.err) == (2, True)
+        assert listing(tmp_path) == before

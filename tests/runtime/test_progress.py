@@ -119,6 +119,22 @@ def test_elsewhere_a_line_in_twenty_seconds_tells_that_it_goes_on(clock: Clock, 
     ]
 
 
+def test_the_last_line_is_there_once(clock: Clock, screen: io.StringIO) -> None:
+    meter = Meter("translating", 4, None)
+    for count in (1, 3, 0, 0, -1, 1, 0):  # searches count ahead, and put it right
+        meter.advance(count)
+        clock.now += 30
+    assert screen.getvalue().splitlines() == ["translating 4/4", "translating 3/4  1:00 left"]
+    meter.restart(5)
+    meter.advance(1)
+    assert screen.getvalue().splitlines()[2:] == ["translating 5/5"]
+    meter = Meter("translating", 4, None)
+    meter.start(4)  # all was done before
+    for _ in range(3):
+        meter.advance(0)
+    assert screen.getvalue().splitlines()[3:] == ["translating 4/4"]
+
+
 def test_another_process_shows_nothing(clock: Clock, screen: io.StringIO) -> None:
     with progress.meter("training", 3, shown=False) as meter:
         meter.start(0)

@@ -50,7 +50,7 @@ def translate_by_endpoint(
     wmt = f"wmt:{language}-{target}" if language else f"wmt:{target}"
     formats = unrefused(partial(_corpus_format, file, format, wmt) for file in files)
     folder = outs[0].parent if in_folder else None
-    check_outputs_of(files, outs, None, overwrite, folder)
+    check_outputs_of(files, outs, None, overwrite, folder, [kind.partition(":")[0] for kind in formats])
     check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
     for file in files:
         if warning := name_warning(file, language, f"{description} translates"):

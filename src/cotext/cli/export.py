@@ -7,7 +7,7 @@ import typer
 
 from cotext.cli.options import Checkpoint
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import require_new
+from cotext.runtime.integrity import is_occupied
 
 TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
 
@@ -15,7 +15,7 @@ TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     to: Annotated[str, typer.Option(help="ctranslate2, huggingface, hub or int8.")],
-    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    out: Annotated[Path, typer.Option(help="Folder to make, or one with the same export, to compare.")],
     quantization: Annotated[
         str | None,
         typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
@@ -43,7 +43,7 @@ def export(
         raise CotextError("--quantization works with --to ctranslate2 only: leave it out, or add that")
     if (licence is not None or scores) and to != "hub":
         raise CotextError("--licence and --scores work with --to hub only: leave them out, or add that")
-    require_new(out)
+    there = is_occupied(out)
     _require_parent(out)
     if to == "ctranslate2":
         from cotext.interchange.ctranslate2 import export_engine
@@ -72,6 +72,8 @@ def export(
         recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title
         export_hub(run, out, licence=licence or "", scores=scores or (), recipe=recipe, update=checkpoint)
         typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
+    if there:
+        typer.echo(f"{out}: holds this export already, checksums equal; nothing left to do")
 
 
 def _require_parent(out: Path) -> None:

@@ -18,7 +18,10 @@ def import_pretrained(
             help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50), or a Marian .npz file."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Run folder to make; it must be empty or not exist yet.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Run folder to make, or one with the same import, to compare."),
+    ],
     source_language: Annotated[
         str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
     ] = "",
@@ -36,10 +39,14 @@ def import_pretrained(
     """
     from cotext.interchange.importing import import_model
     from cotext.interchange.language_pair import LanguagePair
+    from cotext.runtime.integrity import is_occupied
 
+    there = is_occupied(out)
     found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
     if json:
         typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
         return
     typer.echo(printable(found.render()))
-    typer.echo(f"written to {printable(str(out))}")
+    shown = printable(str(out))
+    done = f"{shown}: holds this import already, checksums equal; nothing left to do"
+    typer.echo(done if there else f"written to {shown}")

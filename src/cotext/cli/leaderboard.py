@@ -76,6 +76,7 @@ def leaderboard(
     if comet is None and (comet_context is not None or comet_python is not None):
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")
+    from cotext.files.table import require_page_name
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.leaderboard import LeaderboardRequest, make_leaderboard, output_files
@@ -98,6 +99,7 @@ def leaderboard(
         samples=samples,
         seed=seed,
     )
+    require_page_name(out)
     with output(out, [*output_files(request), *reference, source]):
         with meter("COMET", 0) if comet is not None else nullcontext() as progress:
 

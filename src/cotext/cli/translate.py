@@ -36,7 +36,7 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
-    from cotext.decoding.translate_file import FileReport
+    from cotext.decoding.file_report import FileReport
     from cotext.decoding.translate_files import Job
     from cotext.runtime.shards import Shard
 
@@ -226,7 +226,7 @@ def translate(
             "--overwrite, and translate other files without it"
         )
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
-    check_outputs_of(files, outs, scores, overwrite, out_dir)
+    check_outputs_of(files, outs, scores, overwrite, out_dir, formats)
     _check_cluster(on, files, formats, glossary or keep or memory)
     opened = open_run(run, device, decode, checkpoint)
     opened = placed(opened, on, workers, device, decode, checkpoint)
@@ -362,6 +362,8 @@ def _tell(out: Path, report: "FileReport") -> None:
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
+    if text := str(report.dropped):
+        typer.echo(f"  {text}")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
     if report.lists:

@@ -1,5 +1,6 @@
 """Splits of a corpus in preparation: checks, sentences for the tokenizer, encoding into token stores."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,8 @@ from cotext.data.encoding import SIDES, ChunkEncoder, EncodedChunk, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, is_regular
+from cotext.data.formats.table import find_format
+from cotext.data.languages import Languages, languages_of_names, primary_language
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter, TokenStore
@@ -65,6 +68,22 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
         if not is_regular(path):
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
+
+
+def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
+    """The language pair of a corpus: by the names of its files, or as one file with both languages says.
+
+    Unknown unless both languages are found, and differ.
+
+    Raises:
+        CotextError: as the reader of the format does.
+    """
+    if target is not None or not is_regular(source):
+        return languages_of_names(source, target)
+    read = find_format(format or detect_format(source)).languages
+    codes = [primary_language(code) for code in (read(source) if read else ())]
+    are_codes = all(re.fullmatch("[a-z]{2,3}", code) for code in codes)
+    return Languages(*codes) if are_codes and len(set(codes)) == 2 else Languages()
 
 
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:

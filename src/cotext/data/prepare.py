@@ -28,10 +28,11 @@ from cotext.data.corpora import (
     corpus_of_files,
     encode_corpus,
     input_checksums,
+    languages_of_files,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
-from cotext.data.languages import Languages, check_sides, languages_of_names
+from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_notes import selection_notes, tokenizer_notes
@@ -89,7 +90,7 @@ def prepare(
     `trim_vocabulary` leaves out pieces that training does not need. `tokenizer_text`: files that it is
     trained on, not the corpus. `shortlist`: a table of `cotext.data.shortlist`, too. `symbols`: the languages
     as a tokenizer of many names them, where `languages` do not tell. A target of None: the source file holds
-    both languages. Languages left open are guessed from the names of the training files. Lines of several
+    both languages. Languages left open: see `languages_of_files`, of the training files. Lines of several
     sentences are split by `split`, in the training corpus or, if they are `paragraphs`, in all; `clean` names
     rules of `cotext.data.cleaning` for the former. `skip_unequal` leaves out documents of unequal sides.
     `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces one. The same call
@@ -97,7 +98,7 @@ def prepare(
     files named after the pair the wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
-    pair = _languages(languages or Languages(), source, target)
+    pair = _languages(languages or Languages(), languages_of_files(source, target, format))
     rules = parse_rules(clean)
     splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
     taken = None if tokenizer is None else taken_tokenizer(tokenizer, symbols or LanguageChoice(), pair)
@@ -161,10 +162,9 @@ def _corpora(
     return corpora
 
 
-def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
-    """The languages as they are given; a side that is not, by the names of the files."""
-    guessed = languages_of_names(source, target)
-    return Languages(given.source or guessed.source, given.target or guessed.target)
+def _languages(given: Languages, found: Languages) -> Languages:
+    """The languages as they are given; a side that is not, as found."""
+    return Languages(given.source or found.source, given.target or found.target)
 
 
 def prepare_controlled(

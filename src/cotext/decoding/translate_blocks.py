@@ -14,13 +14,14 @@ from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
-from cotext.files.blocks import Block, Contents, Copied, Piece
+from cotext.files.blocks import Block, Contents, Copied, Piece, Point
+from cotext.files.dropped import NOTHING, Dropped, dropped, empty_links
 from cotext.files.final_stop import without_added_stop
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
 from cotext.files.tags import SentenceAlignment, project, shown_text
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
-from cotext.files.words import occurrences
+from cotext.files.words import covered, occurrences
 from cotext.runtime.errors import CotextError
 
 BY_THE_RULES: Final = Splitting()
@@ -41,6 +42,11 @@ class _Sentence:
         return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
 
     @property
+    def own_text(self) -> str:
+        """The text without what is copied."""
+        return "".join(p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in self.pieces)
+
+    @property
     def is_plain(self) -> bool:
         return all(isinstance(piece, str) for piece in self.pieces)
 
@@ -59,8 +65,9 @@ class PairedSentence:
     """A sentence of a file and its translation, as the model read and wrote them.
 
     `document`, `block` and `number` count from 0, the block and the sentence within their document.
-    `confidence`: see `decoding.confidence`; None where it was `taken` from a memory, or has no words. `terms`
-    are those of a glossary that the translation has, `visible` the sentences that it may depend on.
+    `confidence`: see `decoding.confidence`; None where it was `taken` from a memory, or has no word that the
+    model chose. `terms` are those of a glossary that the translation has, `visible` the sentences that it may
+    depend on.
     """
 
     document: int
@@ -72,6 +79,7 @@ class PairedSentence:
     taken: bool = False
     terms: tuple[str, ...] = ()
     visible: range = range(0)
+    dropped: Dropped = NOTHING
 
 
 class BlockDocuments:
@@ -96,6 +104,7 @@ class BlockDocuments:
         self._language = opened.languages.target
         self._wishes = Wishes() if wishes is None else wishes
         self._given = given or {}
+        self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, once written
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
         self.numbers = [number for number, each in enumerate(self._whole) if each.sentences]
@@ -201,16 +210,26 @@ class BlockDocuments:
             blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
             sure, visible = confidences(translations[index]), self._translator.visible_sentences(document)
+            lacking = self.dropped(index, translations[index])
             for j, target in enumerate(self._targets(index, translations[index])):
                 terms = tuple(_terms_met(guide, index, j, target)) if guide else ()
                 is_taken, source = j in taken.get(index, ()), document.sentences[j]
-                confidence = None if is_taken else sure[j]
-                found.append(
-                    PairedSentence(
-                        index, of_block[j], j, source, target, confidence, is_taken, terms, visible[j]
-                    )
-                )
+                copied = self._whole[self.numbers[index]].sentences[j].copied
+                confidence = None if is_taken or _is_forced(target, [*terms, *copied]) else sure[j]
+                about = (confidence, is_taken, terms, visible[j], lacking[j])
+                found.append(PairedSentence(index, of_block[j], j, source, target, *about))
         return found
+
+    def dropped(self, index: int, translation: Translation) -> list[Dropped]:
+        """What the translation of each sentence of one of `documents` lacks; of links, once it is written."""
+        document = self._whole[self.numbers[index]]
+        written = [block.block.translate for block in document.cut for _ in block.parts.sentences]
+        triples = zip(document.sentences, self._targets(index, translation), written, strict=True)
+        links = self._empty_links
+        return [
+            dropped(sentence.own_text, target, links.get((index, j), 0)) if is_written else NOTHING
+            for j, (sentence, target, is_written) in enumerate(triples)
+        ]
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """The term accuracy of translations of all `documents`; None where no terms were asked for."""
@@ -224,7 +243,7 @@ class BlockDocuments:
         found = [list(document.blocks) for document in self._whole]
         for index, number in enumerate(self.numbers):
             targets = self._targets(index, translations[index])
-            found[number] = list(self._translated(self._whole[number], targets))
+            found[number] = list(self._translated(index, targets))
         return found
 
     def _targets(self, index: int, translation: Translation) -> list[str]:
@@ -244,7 +263,8 @@ class BlockDocuments:
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
 
-    def _translated(self, document: _CutDocument, targets: Sequence[str]) -> Iterator[Block]:
+    def _translated(self, index: int, targets: Sequence[str]) -> Iterator[Block]:
+        document = self._whole[self.numbers[index]]
         alignments = _alignments(self._translator, document.sentences, targets, self._alone)
         at = 0
         for own, block in zip(document.blocks, document.cut, strict=True):
@@ -252,6 +272,7 @@ class BlockDocuments:
             for _ in block.parts.sentences:
                 sentence = document.sentences[at]
                 pieces.append(project(sentence.pieces, targets[at], alignments.get(at), sentence.shown))
+                self._empty_links[index, at] = empty_links(sentence.pieces, pieces[-1])
                 at += 1
             if not own.translate:
                 yield own
@@ -264,6 +285,17 @@ def _terms_met(guide: TermGuide, document: int, sentence: int, target: str) -> I
     """What a translation has of the terms in its source."""
     for occurrence in guide.occurrences(document, sentence):
         yield from (phrase for _, phrase in islice(occurrences(target, guide.alternatives(occurrence)), 1))
+
+
+def _is_forced(target: str, phrases: Sequence[str]) -> bool:
+    """Whether a translation has no word but those that it had to have."""
+    if not phrases:
+        return False
+    spans = covered(target, phrases)
+    return not any(
+        character.isalnum() and not any(start <= at < stop for start, stop in spans)
+        for at, character in enumerate(target)
+    )
 
 
 def _alignments(

@@ -7,29 +7,29 @@ appears under its name when it is complete; the same command continues an interr
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cotext.config.view import ViewConfig
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document
 from cotext.data.formats import write_translations
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import name_warning
 from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
+from cotext.decoding.file_report import FileReport, paired_documents
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import Journal, JournalWindows, TranslationJournal, journal_of
-from cotext.decoding.prose import OF_SENTENCES, Prose, trained_length
+from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import require_column
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.decoding.written_beside import lists_beside, remove_lists, write_lists, write_scores
 from cotext.files.guide import Guide
-from cotext.files.term_report import TermReport
+from cotext.files.table import require_written
 from cotext.files.terms import TermGuide
 from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
@@ -37,43 +37,6 @@ from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.runtime.shards import Shard
 from cotext.runtime.version import __version__
-
-
-@dataclass(slots=True)
-class FileReport:
-    """Counts of a translated file, and its sentences that a person should look at.
-
-    Those are named as `document:sentence`, and in files that are no corpus by their places. `messages` say
-    what of the file was not translated, and how it was read.
-    """
-
-    format: str = ""
-    documents: int = 0
-    sentences: int = 0
-    resumed_documents: int = 0
-    recovered_documents: int = 0
-    recovered_pieces: int = 0
-    pieces: int = 0
-    piece: str = "windows"  # what they are called
-    align: str = "constrained"
-    truncated: list[str] = field(default_factory=list)  # at the length limit
-    long: list[str] = field(default_factory=list)  # longer than the training data
-    shed: list[str] = field(default_factory=list)  # with less context than the view has
-    missing: list[str] = field(default_factory=list)  # without text, in free search alone
-    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text
-    signature: str = ""
-    messages: list[str] = field(default_factory=list)
-    is_corpus: bool = True
-    terms: TermReport | None = None  # where a glossary was given, or the like
-    taken: int = 0  # sentences from a translation memory
-    lists: str = ""  # file with the lists of translations, where such are made
-    scored: bool = True  # False with decode.scores = false
-
-    @property
-    def places(self) -> str:
-        """What the names of its sentences are."""
-        return "document:sentence" if self.is_corpus else "at"
-
 
 Windows = Callable[[Sequence[int]], WindowLog | None]
 
@@ -269,9 +232,10 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
-        CotextError: a folder, a device, a file in a folder that does not exist, an address, or an input.
+        CotextError: a folder, a device, a file in no folder, an address, an input, a format not written.
     """
     require_here(out)
+    require_written(out)
     folder = out.absolute().parent
     if out.is_dir():
         raise CotextError(f"{out}: is a folder; give --out the name of a file")
@@ -279,9 +243,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
         problem = "is not a folder" if folder.exists() else "does not exist; make it first"
         raise CotextError(f"{out}: {folder} {problem}")
     if out.exists() and not out.is_file():
-        raise CotextError(
-            f"{out}: is no regular file, and cannot be replaced by one; give --out another name"
-        )
+        raise CotextError(f"{out}: is no regular file; give --out another name")
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
             raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
@@ -375,25 +337,3 @@ def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> I
         if found is None or (found.document.id, len(found.document)) != (document.id, len(document)):
             done.pop(index, None)
             yield index, document
-
-
-def paired_documents(
-    documents: Iterable[Document], done: Mapping[int, Translation], report: FileReport
-) -> Iterator[ParallelDocument]:
-    """Source and translation, in input order; fills the report."""
-    for index, document in enumerate(documents):
-        translation = done[index]
-        report.documents += 1
-        report.recovered_documents += translation.recovered
-        report.recovered_pieces += sum(translation.pieces)
-        report.pieces += len(translation.pieces)
-        report.scored &= bool(translation.log_probabilities)
-        for name in OF_SENTENCES:
-            getattr(report, name).extend(f"{document.id}:{j + 1}" for j in getattr(translation, name))
-        # A sentence without a visible character has no translation and is copied, which fits the format. One
-        # that the model left out stays empty, so that it can be seen.
-        target = tuple(
-            t if t or j in translation.missing else s
-            for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
-        )
-        yield ParallelDocument(document.id, document.sentences, target)

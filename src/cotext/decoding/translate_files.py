@@ -17,13 +17,13 @@ from cotext.data.formats.foreign import PARQUET, binary_kind
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regular, opened_raw
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
+from cotext.decoding.file_report import FileReport
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
     CorpusJob,
-    FileReport,
     check_outputs,
     job_header,
     naming,
@@ -37,7 +37,7 @@ from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.macros import without_macros
-from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
+from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
@@ -182,6 +182,8 @@ class BlocksJob:
             for name in OF_SENTENCES:
                 places = [self._texts.place(index, j) for j in getattr(translation, name)]
                 getattr(report, name).extend(places)
+            for j, found in enumerate(self._texts.dropped(index, translation)):
+                report.dropped.add(self._texts.place(index, j), found)
         return report
 
 
@@ -337,15 +339,18 @@ def check_outputs_of(
     scores: Path | None,
     overwrite: bool,
     folder: Path | None = None,
+    formats: Sequence[FileFormat | str] = (),
 ) -> None:
     """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
 
     An output that an interrupted job has begun may be there: this or the one that it replaces. `folder`: that
-    of the outputs, which may have to be made.
+    of the outputs, which may have to be made. `formats`: those of the sources, which the outputs have too.
 
     Raises:
-        CotextError: as `check_outputs`, or an output that exists without `overwrite`.
+        CotextError: as `check_outputs`, `require_fitting_name`, or an output that exists without `overwrite`.
     """
+    for out, source, format in zip(outs, sources, formats, strict=False):
+        require_fitting_name(out, format, source)
     for out in outs:
         require_here(out)
         if folder is None or folder.exists():

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, write_translations
+from cotext.decoding.file_report import FileReport, paired_documents
 from cotext.decoding.partial_output import entry_of, translation_of
 from cotext.decoding.source_file import checksums_of
-from cotext.decoding.translate_file import CorpusJob, FileReport, paired_documents, pieces_of
+from cotext.decoding.translate_file import CorpusJob, pieces_of
 from cotext.decoding.translator import Translation
 from cotext.decoding.written_beside import (
     check_new_lists,

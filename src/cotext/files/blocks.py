@@ -17,6 +17,7 @@ class Open:
     """Where an inline element begins that encloses text, as bold or a link; `Close` of its key ends it."""
 
     key: int
+    link: bool = field(default=False, compare=False)  # whose text says where it leads
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,33 +54,30 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
     if len(places) <= len(wanted):
         # At most a word for each cue; the last ones may have none.
         return [*places, *[len(text)] * (len(wanted) - len(places))]
-    # The best way to have chosen the first borders so that the last of them is each place.
-    costs: list[float] = [0.0] * (len(places) + 1)
-    ways: list[list[int]] = []
-    for number, aim in enumerate(wanted):
-        best, best_at, row, way = float("inf"), -1, [float("inf")] * (len(places) + 1), []
-        for index, place in enumerate(places, 1):
-            before = costs[index - 1] if number else 0.0
-            if before < best:
-                best, best_at = before, index - 1
-            way.append(best_at)
-            kept = _PREFERRED if place == marks[number] else 0
-            row[index] = best + _cost(text, place, aim) - kept
-        costs, ways = row, [*ways, way]
-    index = min(range(len(costs)), key=costs.__getitem__)
+    size, gains = len(text), [_gain(text, place) for place in places]
+    number_of = {place: number for number, place in enumerate(places, 1)}
+    # What it costs at least to have chosen so many borders, the last of them at each place.
+    costs, before = [0.0] * (len(places) + 1), []
+    for aim, mark in zip(wanted, marks, strict=True):
+        row, best = [float("inf")], float("inf")
+        for cost, place, gain in zip(costs, places, gains, strict=False):
+            best = cost if cost < best else best
+            row.append(best + (abs(place - aim) / size - gain))
+        before.append(costs)
+        costs = row
+        if mark in number_of:
+            costs[number_of[mark]] -= _PREFERRED
     chosen = []
-    for way in reversed(ways):
-        chosen.append(places[index - 1])
-        index = way[index - 1]
+    for rest in reversed(before):
+        number = min(range(len(costs)), key=costs.__getitem__)
+        chosen.append(places[number - 1])
+        costs = rest[:number]
     return chosen[::-1]
 
 
-def _cost(text: str, place: int, aim: float) -> float:
-    return abs(place - aim) / max(1, len(text)) - (_PREFERRED if _is_paused(text, place) else 0)
-
-
-def _is_paused(text: str, place: int) -> bool:
-    return text[max(0, place - 2) : place].strip()[-1:] in _PAUSE
+def _gain(text: str, place: int) -> float:
+    """How much better a place is than others, in shares of the text: behind a comma and the like."""
+    return _PREFERRED if text[max(0, place - 2) : place].strip()[-1:] in _PAUSE else 0
 
 
 def _places(text: str, wanted: int) -> list[int]:
@@ -172,14 +169,15 @@ def breaks(text: str, part: Part) -> list[int]:
 
 def _even(text: str, places: Sequence[int], lines: int) -> list[int]:
     """The places nearest to equal shares of the text, each once."""
-    paused = [place for place in places if _is_paused(text, place)]
+    paused = [place for place in places if _gain(text, place)]
     chosen: list[int] = []
     for number in range(1, lines):
         aim = len(text) * number / lines
         later = [*_nearest(places, chosen, aim), *_nearest(paused, chosen, aim)]
         if not later:
             break
-        chosen.append(min(later, key=lambda place: (_cost(text, place, aim), place)))
+        _, best = min((abs(place - aim) / len(text) - _gain(text, place), place) for place in later)
+        chosen.append(best)
     return chosen
 
 

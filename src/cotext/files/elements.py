@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 SPACE: Final = " \t\n\r\f"
+LINKS: Final = frozenset({"a", "hyperlink"})  # elements, of any format
 
 
 class Item(NamedTuple):

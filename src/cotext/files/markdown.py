@@ -21,6 +21,7 @@ from cotext.files.markdown_inline import (
     Paragraph,
     Scanner,
     inside_an_element,
+    is_certain,
     mark_said,
     said,
     spelled,
@@ -251,10 +252,13 @@ class MarkdownFile:
 
         Where none does, that with tags and escapes has all elements; it is said.
         """
+        lines = self._lines_of(place, spelled(place.paragraph, block, further, 0))
+        if not place.in_table and is_certain(place.paragraph, block.pieces, lines):
+            return lines
         text, wanted = self._wanted(place, block)
         second: list[str] | None = None
         for how in range(4):
-            lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
+            lines = self._lines_of(place, spelled(place.paragraph, block, further, how)) if how else lines
             found = self._said(place, lines)
             if found == (text, wanted):
                 return lines

@@ -25,6 +25,8 @@ _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
     r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[(?:\\.|[^\[\]\\])*\]:"
 )
+_UNCERTAIN = re.compile(r"[\\`*_\[\]<&~|^]|  \n")
+_CERTAIN_LINE = re.compile(r"[^\W\d_]|\d+(?![\d.)])|`(?!`)|\[(?!\^)|(?:\*{1,2}|_{1,2})(?=[^\W_])|[(\"'„“«¿¡]")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
 _NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
@@ -152,7 +154,7 @@ class Scanner:
             key = self._new()
             self._open.append((kind, key, self.at))
             self.found.first[key] = template
-            self.found.pieces.append(Open(key))
+            self.found.pieces.append(Open(key, kind == "link"))
             return
         if not self._open or self._open[-1][0] != kind:
             raise NotFoundError
@@ -272,7 +274,34 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
     return "".join(parts)
 
 
+def is_certain(paragraph: Paragraph, pieces: Sequence[Piece], lines: Sequence[str]) -> bool:
+    """Whether lines spelled with a paragraph's own escapes certainly say what its pieces do, parser or not.
+
+    No text in them may be markup, each mark of emphasis has a word inside and a space outside, and each line
+    begins as lines of paragraphs do.
+    """
+    around = ("", *pieces, "")
+    for before, piece, after in zip(around, pieces, around[2:], strict=False):
+        if isinstance(piece, str):
+            if _UNCERTAIN.search(piece) or any(character in piece for character in paragraph.spelled):
+                return False
+            continue
+        closes = isinstance(piece, Close)
+        source = (paragraph.last if closes else paragraph.first)[piece.key][0]
+        if source in _MARKS:
+            if not (isinstance(before, str) and isinstance(after, str)):
+                return False
+            inside, outside = (before[-1:], after[:1]) if closes else (after[:1], before[-1:])
+            if not inside.isalnum() or not (outside.isspace() or outside == ""):
+                return False
+        if "\n" in str(source) or str(before).endswith("!"):
+            return False
+    return all(map(_CERTAIN_LINE.match, lines))
+
+
 def _text(text: str, paragraph: Paragraph, how: int) -> str:
+    if not how and not paragraph.spelled:
+        return text
     if not how:
         return "".join(paragraph.spelled.get(character, character) for character in text)
     return _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import SPACE, Item, inner, mates, without_empty
+from cotext.files.elements import LINKS, SPACE, Item, inner, mates, without_empty
 
 _NUMBER: Final = re.compile("&#([0-9]{8,});?")
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
@@ -87,7 +87,7 @@ def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece,
             continue
         place.sources[key] = (item.start, item.stop)
         if item.kind == "open" and key in ends:
-            pieces.append(Open(key))
+            pieces.append(Open(key, item.name in LINKS))
         elif item.kind == "copied":
             pieces.append(Copied(key, item.text))
             after_space = item.text.endswith(" ")

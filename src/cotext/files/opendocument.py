@@ -81,9 +81,9 @@ class OdfDialect:
         elif own and name == "span" and child.get(TEXT + "style-name") in self._plain:
             yield from self._content(child)
         elif own and name in ("span", "a", "meta"):
-            yield Atom("open", f"holder {id(child)}", nodes=(child,), holder=child)
+            yield Atom("open", f"{name} {id(child)}", nodes=(child,), holder=child)
             yield from self._content(child)
-            yield Atom("close", f"holder {id(child)}", holder=child)
+            yield Atom("close", f"{name} {id(child)}", holder=child)
         elif found := _RANGES.fullmatch(name):
             kind = "open" if found[2] == "-start" else "close"
             yield Atom(kind, f"{found[1]} {_identity(child)}", nodes=(child,))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import Item, inner, mates, without_empty
+from cotext.files.elements import LINKS, Item, inner, mates, without_empty
 from cotext.files.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class Paragraph:
                 if item.kind == "copied":
                     pieces.append(Copied(key, item.text))
                 else:
-                    pieces.append(Open(key) if key in ends else Point(key, item.name in _BREAKS))
+                    is_link = item.name.partition(" ")[0] in LINKS
+                    point = Point(key, item.name in _BREAKS)
+                    pieces.append(Open(key, is_link) if key in ends else point)
         return pieces
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.elements import LINKS
 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not broken for its length
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
@@ -156,7 +157,7 @@ def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
         raw = text[each.start : each.stop]
         piece: Piece = Copied(key, raw) if each.kind == "copied" else Point(key)
         if key in partners:
-            piece = Open(key) if each.kind == "opens" else Close(partners[key])
+            piece = Open(key, each.name in LINKS) if each.kind == "opens" else Close(partners[key])
         pieces += [text[at : each.start], piece]
         elements[piece] = raw
         at = each.stop

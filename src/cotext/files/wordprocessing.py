@@ -109,7 +109,7 @@ class WordDialect:
             yield Atom("point", nodes=(child,))
 
     def _holder(self, node: "etree._Element", holder: "etree._Element") -> Iterator[Atom]:
-        name = f"holder {id(node)}"
+        name = f"{local_name(node)} {id(node)}"
         yield Atom("open", name, nodes=(node,), holder=holder)
         yield from self._content(holder)
         yield Atom("close", name, holder=holder)

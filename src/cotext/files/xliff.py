@@ -283,7 +283,16 @@ class _Reader:
             (counts.other_languages, "files are of other languages, and stay"),
             (counts.sized, "units say how long their target may be; that is not checked"),
         )
-        return [f"{count} {what}" for count, what in said if count]
+        known = self._job.source_language and self._job.target_language
+        compared = (
+            []
+            if known
+            else [
+                "the languages of the job are not known, and not compared with those of the file "
+                f"({', '.join(sorted(self._languages))})"
+            ]
+        )
+        return compared + [f"{count} {what}" for count, what in said if count]
 
 
 def _is_first(root: Element) -> bool:

@@ -29,8 +29,7 @@ from cotext.models.engine_folder import (
 )
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
-from cotext.runtime.locks import writing
+from cotext.runtime.integrity import new_or_same
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
 STEP: Final = 1024  # of the number of positions
@@ -94,7 +93,7 @@ def require_expressible(config: Config, run: Path) -> None:
 
 
 def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
-    """Write a run as an engine folder; `out` must not exist, or be empty.
+    """Write a run as an engine folder; see `new_or_same`.
 
     Raises:
         CotextError: as `load_run` and `require_expressible`, an unknown quantization, CTranslate2 is not
@@ -110,7 +109,7 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(
             f"{run}: CTranslate2 cannot express {', '.join(found[:3])}, parameters of this model"
         )
-    with writing(out), replacing(out.resolve()) as temporary:
+    with new_or_same(out) as temporary:
         write_engine(loaded, quantization, temporary, published_data(run))
 
 

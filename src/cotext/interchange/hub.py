@@ -16,9 +16,7 @@ from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.run_folder import IMPORT, noted_data, noted_import
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing
-from cotext.runtime.integrity import sealed
-from cotext.runtime.locks import writing
+from cotext.runtime.integrity import new_or_same, sealed
 
 CARD: Final = "README.md"
 # Files of a run that are no figures.
@@ -35,7 +33,7 @@ def export_hub(
     recipe: str = "",
     update: int | None = None,
 ) -> None:
-    """Write a run as a folder to be published; `out` must not exist, or be empty.
+    """Write a run as a folder to be published; see `new_or_same`.
 
     `licence`: of the model, as the hub writes it (apache-2.0, cc-by-4.0 ...); empty: that of the import where
     the run is one that has a licence in these words, else not recorded. `scores`:
@@ -75,7 +73,7 @@ def export_hub(
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
-    with writing(out), replacing(out.resolve()) as temporary:
+    with new_or_same(out) as temporary:
         write_run(temporary, loaded, imported)
         write_data(temporary, facts.data)
         copy_shortlist(run, temporary)

@@ -32,8 +32,7 @@ from cotext.interchange.readme import readme_of_class, readme_of_run
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.describe import describe_length_penalty
 from cotext.models.run_folder import noted_import
-from cotext.runtime.files import replacing
-from cotext.runtime.locks import writing
+from cotext.runtime.integrity import new_or_same
 from cotext.runtime.reading import read_json
 
 MAX_VOCABULARY_BYTES: Final = 1 << 26
@@ -74,7 +73,7 @@ ACTIVATIONS: Final = {"relu": "relu", "swish": "swish", "gelu": "gelu"}
 
 
 def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[str]:
-    """Write a run as a folder for Hugging Face; `out` must not exist, or be empty.
+    """Write a run as a folder for Hugging Face; see `new_or_same`.
 
     Returns what stands in the way of a model of its classes; nothing where the folder is one.
 
@@ -83,7 +82,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     """
     loaded = load_run(run, update)
     family, found = _family(loaded)
-    with writing(out), replacing(out.resolve(), SafetensorError) as temporary:
+    with new_or_same(out, SafetensorError) as temporary:
         if found:
             write_run(temporary, loaded, noted_import(run))
             (temporary / README).write_text(readme_of_run(out.resolve().name, found), encoding="utf-8")

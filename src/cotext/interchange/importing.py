@@ -21,9 +21,8 @@ from cotext.models.describe import describe_model
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import checksum, replacing, require_new
-from cotext.runtime.integrity import sealed
-from cotext.runtime.locks import writing
+from cotext.runtime.files import checksum
+from cotext.runtime.integrity import is_occupied, new_or_same, sealed
 from cotext.runtime.version import __version__
 
 OPENERS = {"marian": open_marian, "m2m_100": open_m2m100, "mbart": open_mbart}
@@ -85,10 +84,10 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     """Make a run folder of a pretrained model.
 
     Raises:
-        CotextError: as `open_foreign` and `read_model`; `out` exists and is not empty; the self-test finds
+        CotextError: as `open_foreign` and `read_model` and `new_or_same`; the self-test finds
             another model than transformers does.
     """
-    require_new(out)
+    is_occupied(out)
     foreign = open_foreign(folder, languages)
     tokenizer, config = foreign.tokenizer, foreign.config
     model = read_model(foreign)
@@ -104,7 +103,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     )
     del foreign  # and the memory that its files are mapped to, before that in which the model is written
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
-    with writing(out), replacing(out.resolve()) as temporary:
+    with new_or_same(out) as temporary:
         tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
         (temporary / IMPORT).write_text(f"{sealed(note)}\n", encoding="utf-8")

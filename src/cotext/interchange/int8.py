@@ -7,13 +7,11 @@ from cotext.interchange.hub import copy_shortlist, write_data
 from cotext.models.checkpoint import load_run, save_model
 from cotext.models.int8 import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import
-from cotext.runtime.files import replacing
-from cotext.runtime.integrity import sealed
-from cotext.runtime.locks import writing
+from cotext.runtime.integrity import new_or_same, sealed
 
 
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
-    """Write a run folder whose large matrices are int8 and whose decode.precision is; `out` must be new.
+    """Write a run folder whose large matrices are int8 and whose decode.precision is; see `new_or_same`.
 
     It translates and scores as the run does with decode.precision = int8, bit for bit.
 
@@ -23,7 +21,7 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     loaded = load_run(run, update)
     config = _in_int8(loaded.config)
     weights = int8_weights(loaded.with_states("cotext export"))
-    with writing(out), replacing(out.resolve()) as temporary:
+    with new_or_same(out) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
         fingerprint = loaded.tokenizer.fingerprint

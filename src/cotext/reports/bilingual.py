@@ -13,6 +13,7 @@ from cotext.analysis.context_use import TokenScorer, influences
 from cotext.data.documents import ParallelDocument
 from cotext.decoding.confidence import LEAST_SURE, least_sure
 from cotext.decoding.translate_blocks import PairedSentence
+from cotext.files.dropped import DroppedContent
 from cotext.reports.html import facts, whole_page
 
 SHOWN_CONTEXT = 8  # sentences that are written out as context; of more, their numbers alone
@@ -116,6 +117,11 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
     if any(each.terms for each in sentences):
         lines.append(f"{_note('term')} a term of the glossary that the translation has.")
+    lacking = DroppedContent()
+    for number, each in enumerate(sentences, 1):
+        lacking.add(f"no. {number}", each.dropped)
+    if text := str(lacking):
+        lines.append(f"Compare with the source: {escape(text)}.")
     return "".join(f"<p>{line}</p>" for line in lines)
 
 
@@ -135,6 +141,7 @@ def _row(
     if each.taken:
         notes.append(_note("memory"))
     notes += [_note(f"term: {term}") for term in each.terms]
+    notes += [_note(text, "unsure") for text in each.dropped.notes()]
     kind = "text unsure" if low else "text"
     attributes = [f' lang="{escape(code)}"' if code else "" for code in languages]
     below = f"<div>{''.join(notes)}</div>" if notes else ""

@@ -12,6 +12,7 @@ from cotext.analysis.context_of_document import DocumentContextUse, document_con
 from cotext.analysis.one_document import open_document
 from cotext.data.languages import check_sides
 from cotext.decoding.translate_file import check_output
+from cotext.files.table import require_page_name
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -47,6 +48,7 @@ def report_context(
         raise CotextError(
             f"{out}: the figures of the page are written to that name; give the page the suffix .html"
         )
+    require_page_name(out)
     figures = out.with_suffix(".json")
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])

@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,15 @@ CHECKSUM_BYTES: Final = 1 << 20  # read at once
 
 
 @contextmanager
-def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
+def replacing(
+    path: Path,
+    refusals: type[Exception] = OSError,
+    put: Callable[[Path, Path], object] = os.replace,
+) -> Iterator[Path]:
     """Yield a temporary name beside `path`; what the block writes there then replaces `path`.
 
     A file or a folder, a folder only where there is none or an empty one. If the block fails, nothing is left
-    of it, and `path` is as it was.
+    of it, and `path` is as it was. `put` is called with the temporary name and `path`.
 
     Raises:
         CotextError: storage refuses, or what is to be written; a library may say so by one of `refusals`.
@@ -34,7 +38,7 @@ def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]
     temporary = temporary_name(path)
     try:
         yield temporary
-        os.replace(temporary, path)
+        put(temporary, path)
     except (OSError, refusals) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CotextError(f"{path}: cannot be written: {reason}") from None

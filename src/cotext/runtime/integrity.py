@@ -4,14 +4,20 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_bytes
 
+MAX_LISTED: Final = 10_000  # names in a folder that somebody else may have filled
+MAX_SHOWN: Final = 5
 MAX_SEALED_BYTES: Final = 1 << 32  # of a file of sealed lines
 
 _SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
@@ -58,6 +64,48 @@ def crc32(text: str) -> str:
 def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of files below a folder, by their names there, in order of these."""
     return {path.relative_to(folder).as_posix(): checksum(path) for path in sorted(paths)}
+
+
+def is_occupied(out: Path) -> bool:
+    """Whether there is something in a folder that is to be made.
+
+    Raises:
+        CotextError: it is a file, or at an address.
+    """
+    require_here(out)
+    if out.exists() and not out.is_dir():
+        raise CotextError(f"{out}: exists; choose another --out")
+    return out.is_dir() and any(out.iterdir())
+
+
+@contextmanager
+def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
+    """Yield a temporary name of the folder `out`, which it replaces, or with which it is compared.
+
+    Raises:
+        CotextError: as `is_occupied` and `replacing`; another process is writing it; there is something else
+            in it.
+    """
+    put = _require_same if is_occupied(out) else os.replace
+    with writing(out), replacing(out.resolve(), refusals, put) as temporary:
+        yield temporary
+
+
+def _require_same(made: Path, there: Path) -> None:
+    """Raise CotextError where a folder does not hold the same files as one that has been made again."""
+    wanted = digests(made, filter(Path.is_file, made.rglob("*")))
+    found = []
+    for name, digest in wanted.items():
+        if not (there / name).is_file():
+            found.append(f"{name} is missing")
+        elif checksum(there / name) != digest:
+            found.append(f"{name} differs")
+    files = (path for path in islice(there.rglob("*"), MAX_LISTED) if path.is_file())
+    names = sorted(path.relative_to(there).as_posix() for path in files)
+    found += [f"{name} is not of it" for name in names if name not in wanted]
+    if found:
+        more = f", and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""
+        raise CotextError(f"{there}: exists; choose another --out: {', '.join(found[:MAX_SHOWN])}{more}")
 
 
 def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> None:

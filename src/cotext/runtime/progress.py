@@ -40,6 +40,7 @@ class Meter:
         self.task = live.add_task(what, total=total, note="", mark=" ") if live else None
         self.told = 0
         self.shown = shown
+        self.ended = False  # whether the line of the end has been shown
         self.last_line = time.monotonic()
         # The first figure may be what an interrupted job had done: it says nothing about speed.
         self.first: tuple[float, int] | None = None
@@ -47,7 +48,7 @@ class Meter:
 
     def restart(self, total: int) -> None:
         """Set the total once it is known."""
-        self.total = total
+        self.total, self.ended = total, False
         if self.live and self.task is not None:
             self.live.update(self.task, total=total)
 
@@ -70,7 +71,9 @@ class Meter:
         first = self.done == before < done
         self.done, self.stage_began = done, None
         left = time_left(now - began, done - before, self.total - done)
-        self._show(now, _joined(note, left), first or done >= self.total)
+        at_end, ended = done >= self.total, self.ended
+        self.ended = ended or at_end
+        self._show(now, _joined(note, left), first or at_end, at_end and ended)
 
     def stage(self, what: str, done: int, total: int) -> None:
         """Note how far something is that goes on between two steps."""
@@ -81,13 +84,17 @@ class Meter:
         left = time_left(now - began, done - before, total - done)
         self._show(now, _joined(f"{what} {done:,}/{total:,}", left), False)
 
-    def _show(self, now: float, note: str, whatever_the_time: bool) -> None:
-        """A live line, or elsewhere a line of its own if the last one is old enough."""
+    def _show(self, now: float, note: str, whatever_the_time: bool, repeated: bool = False) -> None:
+        """A live line, or elsewhere a line of its own if the last one is old enough, and not `repeated`."""
         if self.live and self.task is not None:
             self.told += 1
             mark = MARKS[self.told % len(MARKS)] if self.done < self.total else " "
             self.live.update(self.task, completed=self.done, note=note, mark=mark)
-        elif self.shown and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES):
+        elif (
+            self.shown
+            and not repeated
+            and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES)
+        ):
             self.last_line = now
             note = note or self._since_then(now)
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)

@@ -20,7 +20,8 @@ class Format:
 
     `encode` gives the text of one document; `header`, `between` and `footer` surround the documents. `write`,
     of a format that is no text, writes all of them.
-    `holds_empty_sentences`: wherever they stand.
+    `holds_empty_sentences`: wherever they stand. `languages`: of a format that names them, reads the codes of
+    source and target, each empty if the file does not have it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Format:
     neighbours_need_different_ids: bool = False
     holds_empty_sentences: bool = True
     write: Callable[[Path, Iterable[Record]], None] | None = None
+    languages: Callable[[Path], tuple[str, str]] | None = None
 
 
 FORMATS = {
@@ -69,6 +71,7 @@ FORMATS = {
             footer=wmt_xml.FOOTER,
             carries_ids=True,
             holds_both_languages=True,
+            languages=wmt_xml.languages_of_wmt_xml,
         ),
         Format(
             "tmx",
@@ -78,6 +81,7 @@ FORMATS = {
             footer=tmx.FOOTER,
             carries_ids=True,
             holds_both_languages=True,
+            languages=tmx.languages_of_tmx,
             neighbours_need_different_ids=True,
         ),
         Format(
@@ -89,7 +93,14 @@ FORMATS = {
             neighbours_need_different_ids=True,
         ),
         Format("jsonl", jsonl.read_jsonl, jsonl.encode_jsonl, carries_ids=True, holds_both_languages=True),
-        Format("wmt", wmt.read_wmt, wmt.encode_wmt, carries_ids=True, holds_both_languages=True),
+        Format(
+            "wmt",
+            wmt.read_wmt,
+            wmt.encode_wmt,
+            carries_ids=True,
+            holds_both_languages=True,
+            languages=wmt.languages_of_wmt,
+        ),
         Format(
             "parquet",
             parquet.read_parquet,
@@ -110,7 +121,11 @@ def find_format(name: str) -> Format:
         return FORMATS[name]
     kind, _, languages = name.partition(":")
     if kind == "wmt" and languages:
-        return replace(FORMATS[kind], read=partial(wmt.read_wmt, wanted=languages))
+        return replace(
+            FORMATS[kind],
+            read=partial(wmt.read_wmt, wanted=languages),
+            languages=partial(wmt.languages_of_wmt, wanted=languages),
+        )
     near = nearest(kind, FORMATS, cutoff=0.6)
     hint = f"did you mean {near[0]}? " if near else ""
     raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")

@@ -111,6 +111,13 @@ def read_tmx(path: Path) -> Iterator[Record]:
         yield gathered.record()
 
 
+def languages_of_tmx(path: Path) -> tuple[str, str]:
+    """Return the codes of source and target of the first unit, each empty if the unit lacks it."""
+    unit = next(read_units(path), Unit(0))
+    source = source_of(unit) or unit.source_language
+    return source, _target_of(unit, source) or ""
+
+
 def source_of(unit: Unit) -> str | None:
     """The code of the text that is the source; None where the unit lacks it."""
     if not unit.source_language:

@@ -105,6 +105,12 @@ def all_wmt_lines(path: Path) -> Iterator[WmtLine]:
             yield wmt_line(parse_json(text, f"{path}:{number}", numbers=False), number, f"{path}:{number}")
 
 
+def languages_of_wmt(path: Path, wanted: str = "") -> tuple[str, str]:
+    """Return the codes of source and target of the first line that `read_wmt_lines` reads."""
+    line = next(read_wmt_lines(path, wanted), None)
+    return (line.source_language, line.target_language) if line else ("", "")
+
+
 def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
     """The source and target codes of a file that are meant by a code or pair.
 

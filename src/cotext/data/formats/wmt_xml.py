@@ -34,11 +34,20 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
         reader.finished.clear()
 
 
+def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
+    """Return the `lang` attributes of source and target of the first document, each empty if it has none."""
+    reader = _Reader(path)
+    next((True for _ in reader.stream.read() if reader.finished), False)
+    target = reader.languages.get("ref") or reader.languages.get("hyp", "")
+    return reader.languages.get("src", ""), target
+
+
 class _Reader:
     """The document, side and segment that the parser is in; complete documents gather in `finished`."""
 
     def __init__(self, path: Path) -> None:
         self.finished: list[Record] = []
+        self.languages: dict[str, str] = {}  # of sides, by their first elements
         self._path = path
         self._documents = 0
         self._document_id: str | None = None
@@ -74,6 +83,7 @@ class _Reader:
             # A second reference is read but not kept.
             self._side = []
             self._sides.setdefault(tag, self._side)
+            self.languages.setdefault(tag, attributes.get("lang", ""))
         elif tag == "seg" and self._side is not None:
             self._segment = []
             self._segment_characters = 0

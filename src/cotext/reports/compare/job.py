@@ -17,6 +17,7 @@ from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.suite_files import read_suite
 from cotext.decoding.translate_file import check_output
 from cotext.endpoints.config import is_endpoint
+from cotext.files.table import require_page_name
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.metrics.tokenised import Words
@@ -146,6 +147,7 @@ def _words(request: ComparisonRequest, test: EvaluationSet | None) -> Words | No
 
 
 def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    require_page_name(outputs[0])
     for path in outputs:
         check_output(path, inputs)
     if len({path.absolute() for path in outputs}) < len(outputs):

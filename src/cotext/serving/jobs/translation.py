@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
-from cotext.decoding.translate_file import FileReport
+from cotext.decoding.file_report import FileReport
 from cotext.decoding.translate_files import GENERIC, format_of, open_job
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
@@ -115,6 +115,8 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
         if where:
             some = f"{', '.join(where[:PLACES])}{' ...' if where[PLACES:] else ''}"
             yield f"{len(where):,} sentence{'s' if len(where) > 1 else ''} {what}; {report.places} {some}"
+    if text := str(report.dropped):
+        yield text
 
 
 def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
