@@ -24,12 +24,12 @@ CHECKSUM_BYTES: Final = 1 << 20  # read at once
 def replacing(
     path: Path,
     refusals: type[Exception] = OSError,
-    put: Callable[[Path, Path], object] = os.replace,
+    put: Callable[[Path, Path], object] | None = None,
 ) -> Iterator[Path]:
     """Yield a temporary name beside `path`; what the block writes there then replaces `path`.
 
     A file or a folder, a folder only where there is none or an empty one. If the block fails, nothing is left
-    of it, and `path` is as it was. `put` is called with the temporary name and `path`.
+    of it, and `path` is as it was. `put` takes the temporary name and `path`; default: `os.replace`.
 
     Raises:
         CotextError: storage refuses, or what is to be written; a library may say so by one of `refusals`.
@@ -38,7 +38,7 @@ def replacing(
     temporary = temporary_name(path)
     try:
         yield temporary
-        put(temporary, path)
+        (put or os.replace)(temporary, path)
     except (OSError, refusals) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CotextError(f"{path}: cannot be written: {reason}") from None

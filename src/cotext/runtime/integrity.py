@@ -86,7 +86,7 @@ def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path
         CotextError: as `is_occupied` and `replacing`; another process is writing it; there is something else
             in it.
     """
-    put = _require_same if is_occupied(out) else os.replace
+    put = _require_same if is_occupied(out) else None
     with writing(out), replacing(out.resolve(), refusals, put) as temporary:
         yield temporary
 
