@@ -58,8 +58,8 @@ def recipe_of(config: Config) -> MatchedRecipe:
 
     It is compared with the recipe at its own size, or where it has none of them, at that which makes it
     closest. Width, depth, and what is filled in from the data do not count as changes. Among recipes with
-    equally few changes, depth decides, then the number of all keys that differ, those of training and decoding
-    included.
+    equally few changes, depth decides, then the number of all keys that differ, also those of training and
+    decoding.
     """
     ours = _settings(config)
     found = []
