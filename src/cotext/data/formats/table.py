@@ -111,6 +111,6 @@ def find_format(name: str) -> Format:
     kind, _, languages = name.partition(":")
     if kind == "wmt" and languages:
         return replace(FORMATS[kind], read=partial(wmt.read_wmt, wanted=languages))
-    near = nearest(kind, FORMATS, cutoff=0.6)
+    near = nearest(kind, FORMATS)
     hint = f"did you mean {near[0]}? " if near else ""
     raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")
