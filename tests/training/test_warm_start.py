@@ -258,7 +258,8 @@ class TestAccount:
         assert lines[3].endswith(": relative")
         account = inherit(memory, plain.state_dict())
         at_random, constant = (line for line in account.lines() if line.startswith("  initialised"))
-        assert at_random.endswith(": decoder.0.attention.score.distance, source_document")
+        assert ": decoder.0.attention.score.distance, " in at_random
+        assert at_random.endswith(", source_document.gate")
         assert "embedding.segment" in constant
         assert "decoder.0.attention.score.content_bias" in constant
         assert constant.endswith(", biases and norms")
