@@ -84,6 +84,9 @@ def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple,
         ("train.patiance=3", "unknown key 'train.patiance'; the nearest known one is 'train.patience'"),
         ("max_updates=3", "unknown key 'max_updates'; the nearest known one is 'train.max_updates'"),
         ("model.head=3", "unknown key 'model.head'; the nearest known one is 'model.heads'"),
+        ("model.encodr.score=alibi", "'model.encodr'; the nearest known one is 'model.encoder'"),
+        ("encoder.score=alibi", "unknown key 'encoder'; the nearest known one is 'model.encoder'"),
+        ("nothing.like=it", "unknown key 'nothing': docs/recipes.md lists all keys"),
         ("modle.heads=3", "unknown key 'modle'; the nearest known one is 'model'"),
         ("decode.beams=3", "unknown key 'decode.beams'; the nearest known one is 'decode.beam'"),
         ("beam=3", "unknown key 'beam'; the nearest known one is 'decode.beam'"),
@@ -162,8 +165,15 @@ def test_unknown_recipes_and_sizes() -> None:
         load_config("s4to4")
     with pytest.raises(CotextError, match="did you mean focused-concatenation/s4to4-cd"):
         load_config("focussed-concatenation/s4to4-cd")
-    with pytest.raises(CotextError, match="`cotext systems` lists them all"):
-        load_config("qqqq")
+    with pytest.raises(CotextError, match="did you mean han/target"):
+        load_config("han/targt")
+    with pytest.raises(
+        CotextError, match=r"mean focused-concatenation/s4to4-shift-cd or opus/s4to4-shift-cd"
+    ):
+        load_config("s4to4-shift-cd")
+    for name in ("qqqq", "nope"):
+        with pytest.raises(CotextError, match="`cotext systems` lists them all"):
+            load_config(name)
     with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, ted, base"):
         load_config(RECIPE, "huge")
 

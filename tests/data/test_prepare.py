@@ -22,6 +22,7 @@ from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
+from cotext.data.preparation_notes import document_notes
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
@@ -129,7 +130,7 @@ def test_report_says_what_was_done(files: dict[str, Path], tmp_path: Path) -> No
 def test_vocabulary_shrinks_only_when_nobody_asked_for_a_size(files: dict[str, Path], tmp_path: Path) -> None:
     report = run(files, tmp_path / "out")
     assert len(report.notes) == 1
-    assert "largest possible vocabulary was taken" in report.render()
+    assert "by the size of the corpus (" in report.render()
     with pytest.raises(CotextError, match="largest possible is"):
         run(files, tmp_path / "other", settings=TokenizerSettings(vocabulary=32_000))
     assert not (tmp_path / "other").exists()
@@ -591,3 +592,14 @@ def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(
     assert tokenizers[0].fingerprint == tokenizers[1].fingerprint
     sentence = "The table was small."
     assert len(tokenizers[0].encode(sentence)) == 5
+
+
+def test_a_corpus_that_is_one_long_document_is_noted() -> None:
+    found = {
+        "train": {"documents": 1, "sentences": 3_000},
+        "dev": {"documents": 1, "sentences": 20},
+        "test": {"documents": 2, "sentences": 3_000},
+    }
+    [note] = document_notes(found)
+    assert "train is one document of 3,000 sentences" in note
+    assert "x-document" in note

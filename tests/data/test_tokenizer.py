@@ -18,6 +18,7 @@ from cotext.data.tokenizer import (
     reservoir_sample,
     train_tokenizer,
 )
+from cotext.data.tokenizer.protocol import usual_vocabulary
 from cotext.runtime.errors import CotextError
 
 ENGLISH = [
@@ -363,3 +364,13 @@ def test_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(builtins, "__import__", without_subword_nmt)
     with pytest.raises(CotextError, match=r"needs subword_nmt: pip install cotext\[replication\]"):
         train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe"))
+
+
+def test_the_usual_vocabulary_grows_with_the_corpus() -> None:
+    assert usual_vocabulary(60_000, 100) == 5_500
+    assert usual_vocabulary(2_000_000, 100) == usual_vocabulary(10**9, 100) == 32_000
+    assert usual_vocabulary(10, 100) == 1_000
+    # It holds the characters of a language with thousands of them.
+    assert usual_vocabulary(10, 5_000) == 10_000
+    sizes = [usual_vocabulary(n, 100) for n in range(0, 3_000_000, 10_000)]
+    assert sizes == sorted(sizes)

@@ -221,6 +221,29 @@ def test_changes_of_a_recipe() -> None:
     assert recipe_of(older).name == "g-transformer/randinit"
 
 
+@pytest.mark.parametrize("paper", ["", "Our idea: relative positions in the encoder"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "focused-concatenation/s4to4",
+        "focused-concatenation/s4to4-shift-cd",
+        "focused-concatenation/s4to4-shift-cd-regenerate",
+        "focused-concatenation/s4to4-shift-cd-100",
+        "focused-concatenation/s4to4-shift-cd-sequence",
+        "mcn/final",
+        "docflat/doc2doc",
+        "docflat/doc2doc-two-pass",
+        "casa/shadow-10-2",
+    ],
+)
+def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str, paper: str) -> None:
+    """Whatever the line `paper` says: it is no name of a shipped recipe."""
+    own = tmp_path / "own.yaml"
+    own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
+    for size in (None, "small"):
+        assert recipe_of(load_config(str(own), size)).title == f"{name} with model.encoder.score=relative"
+
+
 def test_every_setting_of_a_row_is_one_that_a_recipe_can_have() -> None:
     for value in (
         v for name in ("casa/latent", "p-transformer/doc") for v in published_for(MatchedRecipe(name, ()))

@@ -164,7 +164,22 @@ def test_values_are_shown_shortened() -> None:
         deep = [deep]
     for value in ("x" * 10**6, [["x" * 1000] * 1000] * 1000, {"k" * 5000: "v" * 5000}, 10**5000, deep):
         assert len(shown(value)) < 250
-    assert nearest("x" * 10**6, ["xx", "yy"]) == ["xx"]
+    assert nearest("x" * 10**6, ["xx", "yy"]) == []
+
+
+def test_the_nearest_word_is_found_and_none_where_none_is_near() -> None:
+    known = ["paper", "model.encoder", "model.encoder.top", "model.decoder.top", "han/source", "han/target"]
+    for word, near in {
+        "model.encodr": "model.encoder",
+        "encoder": "model.encoder",  # without its section
+        "model.encoder.tpo": "model.encoder.top",
+        "top": "model.encoder.top",
+        "han/taget": "han/target",
+        "taget": "han/target",
+    }.items():
+        assert nearest(word, known) == [near]
+    for word in ("nope", "x", "", "qwertz", "beam"):
+        assert nearest(word, known) == []
 
 
 def recipe(folder: Path, text: str) -> str:
@@ -198,7 +213,7 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
     with pytest.raises(CotextError) as caught:
         load_config(recipe(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234))))
     lines = str(caught.value).splitlines()
-    assert "unknown key 'key_0'; the nearest known one is" in lines[0]
+    assert lines[0].endswith("unknown key 'key_0': docs/recipes.md lists all keys")
     assert lines[-1].endswith("and 1,224 more like these")
 
 

@@ -41,13 +41,15 @@ class Told:
     stopped: int = 0  # translations whose client went away
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     languages: tuple[str, str] = ("en", "de")
+    controlled: bool = False  # systems were trained on the controlled corpus
 
 
-def described(name: str, view: str, languages: tuple[str, str], explains: bool) -> dict[str, Any]:
-    source, target = ({"code": code, "name": code} for code in languages)
+def described(told: Told, name: str, view: str, explains: bool) -> dict[str, Any]:
+    source, target = ({"code": code, "name": code} for code in told.languages)
     return {
         "name": name, "source": source, "target": target, "view": view, "context_sentences": None,
-        "takes_terms": True, "explains": explains, "signature": f"model:{name}",
+        "takes_terms": True, "explains": explains, "controlled": told.controlled,
+        "signature": f"model:{name}",
     }  # fmt: skip
 
 
@@ -95,7 +97,7 @@ def fake(told: Told) -> Starlette:
         ]
         return JSONResponse(
             {
-                "systems": [described(name, view, told.languages, can) for name, view, can in made],
+                "systems": [described(told, name, view, can) for name, view, can in made],
                 "limits": {"text_bytes": 200_000, "file_bytes": 1000, "sentences": 3000},
                 "file_suffixes": SUFFIXES,
                 "key_required": required,

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from tiny_server import tiny_application
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
 from cotext.files.tmx import pairs
+from cotext.runtime.integrity import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import add_key
@@ -64,9 +66,21 @@ def test_systems(client: httpx.Client) -> None:
     assert [each["view"] for each in found["systems"]] == list(NAMES)
     assert [each["context_sentences"] for each in found["systems"]] == [None, 2, None]
     assert [each["explains"] for each in found["systems"]] == [False, True, True]
+    assert [each["controlled"] for each in found["systems"]] == [False, False, False]
     assert found["systems"][0]["source"] == {"code": "en", "name": "English"}
     assert {".docx", ".txt"} <= set(found["file_suffixes"])
     assert found["limits"]["sentences"] == 2000
+
+
+def test_systems_trained_on_the_controlled_corpus_say_so(systems: "Systems", tmp_path: Path) -> None:
+    from cotext.serving.systems import System, Systems
+
+    content = {"folder": "data", "checksums": {}, "controlled": True}
+    (tmp_path / "data.json").write_text(sealed(content), encoding="utf-8")
+    opened = replace(systems.named("window").opened, folder=tmp_path)
+    with served(tiny_application(Systems([System("demo", opened)]), tmp_path / "state")) as client:
+        [found] = client.get("/api/systems").json()["systems"]
+    assert found["controlled"] is True
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -89,6 +89,26 @@ def test_the_example_stands_in_both_kinds_of_system(visit: Open) -> None:
         assert len(targets(page)) == len(targets(page, 1)) == page.locator(".source .s").count() > 6
 
 
+@pytest.mark.parametrize("controlled", [True, False])
+def test_the_example_is_of_the_controlled_corpus_for_systems_trained_on_it_alone(
+    visit: Open, told: Told, controlled: bool
+) -> None:
+    told.controlled = controlled
+    with visit() as page:
+        page.click("#example")
+        finished(page)
+        assert ("Clara" in page.input_value("#source")) == controlled
+
+
+@pytest.mark.parametrize(("pair", "shown"), [(("en", "fr"), True), (("fr", "en"), False)])
+def test_an_example_needs_its_source_language(
+    visit: Open, told: Told, pair: tuple[str, str], shown: bool
+) -> None:
+    told.languages = pair
+    with visit() as page:
+        assert page.is_visible("#example") == shown
+
+
 def test_low_confidence_is_underlined_and_said(visit: Open) -> None:
     with visit() as page:
         translate(page)

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_runs import prepare_toy, run_config, train_here
@@ -13,7 +14,7 @@ from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.integrity import sealed, unsealed
-from cotext.training.prepared_data import data_of, open_data
+from cotext.training.prepared_data import data_of, note_data, open_data
 
 
 @pytest.fixture
@@ -55,6 +56,23 @@ def test_what_is_noted(data: Path, run: Path) -> None:
         "checksums": {**digests, "tokenizer": opened.tokenizer.fingerprint},
         "usual_source_tokens": 0,  # data without a report
     }
+
+
+@pytest.mark.parametrize(
+    ("report", "noted"),
+    [
+        ({"command": {"controlled": 2}}, True),
+        ({"command": {"distill": "runs/a"}, "prepared": {"command": {"controlled": 2}}}, True),
+        ({"command": {"train_files": ["a.en"]}}, None),
+    ],
+)
+def test_the_controlled_corpus_is_noted(
+    data: Path, tmp_path: Path, report: dict[str, Any], noted: bool | None
+) -> None:
+    """Also where a corpus was distilled from it."""
+    write_report(data, report)
+    note_data(tmp_path, open_data(data), {})
+    assert noted_data(tmp_path).get("controlled") == noted
 
 
 def test_a_relative_folder_is_found_from_anywhere(

@@ -72,7 +72,7 @@ def choose_document(
         if wanted is None or found.id == wanted:
             return found
         ids.append(found.id)
-    near = nearest(str(wanted), ids, 3, cutoff=0.4) or ids[:3]
+    near = nearest(str(wanted), ids, 3) or ids[:3]
     raise CotextError(
         f"{source}: no document '{wanted}' among its {len(ids):,}; there are {', '.join(near)}"
         f"{' ...' if len(ids) > len(near) else ''}"

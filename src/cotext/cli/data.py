@@ -63,7 +63,10 @@ def prepare(
     ] = None,
     word_order: TargetOrder = None,
     vocabulary: Annotated[
-        int | None, typer.Option(help="Vocabulary size. Default: 32000, or as many as a small corpus allows.")
+        int | None,
+        typer.Option(
+            help="Vocabulary size. Default: by the size of the corpus, 32000 at most; see docs/tokenizers.md."
+        ),
     ] = None,
     tokenizer: Annotated[
         str,

@@ -21,7 +21,7 @@ from cotext.config.sizes import sized
 from cotext.config.training import LossConfig, TrainConfig
 from cotext.config.usual_names import USUAL_NAMES
 from cotext.config.view import ViewConfig
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError, nearest, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 MAX_SECTIONS = 8  # of an override, that its key lies in
@@ -125,7 +125,9 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     else:
         names = _shipped()
         if recipe not in names:
-            near = [n for n in names if recipe in n][:3] or nearest(recipe, names, 3, cutoff=0.4)
+            containing = (name for name in names if recipe in name)
+            near = sorted(containing, key=lambda name: (len(Path(name).name), name))[:3]
+            near = near or nearest(recipe, names, 3)
             hint = f"did you mean {' or '.join(near)}?" if near else "`cotext systems` lists them all"
             raise CotextError(f"no recipe {shown(recipe)}: {hint} (a recipe of your own ends in .yaml)")
         where = f"recipe {recipe}"
@@ -204,7 +206,9 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(error: ValidationError, where: str) -> Iterator[str]:
-    known = [*Config.model_fields, *(key for key, _ in keys(Config))]
+    leaf_keys = [key for key, _ in keys(Config)]
+    sections = {key.rsplit(".", count)[0] for key in leaf_keys for count in range(1, key.count(".") + 1)}
+    known = [*sorted(sections), *leaf_keys]
     parts = _parts(known)
     problems = error.errors(include_url=False)
     for problem in problems[:MAX_PROBLEMS]:
@@ -212,8 +216,8 @@ def _explain(error: ValidationError, where: str) -> Iterator[str]:
         written = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
             last = written.rpartition(".")[2].lower().replace("-", "_")
-            near = USUAL_NAMES.get(last) or nearest(written, known)[0]
-            yield f"{where}: unknown key {shown(written)}; the nearest known one is '{near}'"
+            hint = nearest_known(USUAL_NAMES.get(last, written), known) or ": docs/recipes.md lists all keys"
+            yield f"{where}: unknown key {shown(written)}{hint}"
         else:
             found = f"{key or shown(written)} = {shown(problem['input'])}"
             yield f"{where}: {found}: {problem['msg'].lower()}"

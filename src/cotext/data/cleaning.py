@@ -14,7 +14,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.identification import language_identifier
 from cotext.data.languages import Languages
 from cotext.data.statistics import SeenPairs
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError, nearest_known, shown
 
 # What a rule without a number takes.
 DEFAULTS: Final[dict[str, float]] = {"length": 1000, "ratio": 3, "language": 0.95}
@@ -41,10 +41,8 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
             rules = {**{rule: DEFAULTS.get(rule, 0) for rule in RULES}, **rules}
             continue
         if name not in RULES:
-            [near] = nearest(name, RULES)
-            raise CotextError(
-                f"--clean {shown(text)}: no such rule; the nearest is '{near}', all are {', '.join(RULES)}"
-            )
+            near = nearest_known(name, RULES)
+            raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
         rules[name] = DEFAULTS.get(name, 0)
         if equals:
             rules[name] = _number(name, value, text)

@@ -35,7 +35,7 @@ from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_notes import selection_notes, tokenizer_notes
+from cotext.data.preparation_notes import document_notes, selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.prepared_shortlist import build_shortlist
@@ -313,6 +313,7 @@ def _build(
             *tokenizer_notes(
                 chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
             ),
+            *document_notes({split: found["statistics"] for split, found in encoded.items()}),
             *(line for found in encoded.values() for line in found["notes"]),
         ),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},

@@ -18,7 +18,7 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.int8 import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError, nearest_known, shown
 from cotext.runtime.files import checksum
 
 
@@ -184,11 +184,8 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     for key in decode:
         if key not in known:
             usual = USUAL_NAMES.get(key, "").removeprefix("decode.")
-            near = usual if usual in known else nearest(key, known)[0]
-            raise CotextError(
-                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
-                f"{', '.join(known)}"
-            )
+            near = nearest_known(usual if usual in known else key, known)
+            raise CotextError(f"unknown decode setting {shown(key)}{near}; all are {', '.join(known)}")
     content = config.model_dump()
     content["decode"] |= decode
     if content["decode"]["first_pass"] == "init":

@@ -230,7 +230,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         if name in FORMATS:
             return name
         known = [*formats, *FORMATS]
-        near = nearest(name, known, cutoff=0.6)
+        near = nearest(name, known)
         hint = f"did you mean {near[0]}? " if near else ""
         raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
     _check_regular(path)

@@ -12,7 +12,7 @@ from cotext.config.fields import Closed, PositiveInt, Sentences
 from cotext.data.language_names import NAMES, name_of
 from cotext.data.languages import Languages
 from cotext.endpoints.template import TEMPLATE, template_problems
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 Mode = Literal["sentence", "context", "chunk", "document"]
@@ -169,8 +169,8 @@ def _explained(error: ValidationError, path: Path) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         key = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            [near] = nearest(key, known)
-            yield f"{path}: unknown key {shown(key)}; the nearest known one is '{near}'"
+            near = nearest_known(key, known) or f"; all are {', '.join(known)}"
+            yield f"{path}: unknown key {shown(key)}{near}"
         elif key == "key":
             # Not shown: it may be a key.
             yield (

@@ -1,5 +1,6 @@
 """The one exception that is meant for the person at the keyboard, and what keeps its messages short."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from reprlib import Repr
@@ -41,7 +42,19 @@ def visible(line: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
-def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.0) -> list[str]:
-    """The known words that are most like `word`, the best first; `cutoff`: least likeness, from 0 to 1."""
+def nearest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The known words most similar to `word`, the best first; none where no word is similar.
+
+    `word` may lack the sections of a key, or the folder of a recipe.
+    """
+    words = list(known)
+    written = {re.split("[./]", each)[-1]: each for each in reversed(words)} | {each: each for each in words}
     # Comparing takes time by length: a word that long is like none.
-    return get_close_matches(word[:SHOWN_CHARACTERS], known, count, cutoff)
+    found = get_close_matches(word[:SHOWN_CHARACTERS], written, count)
+    return list(dict.fromkeys(written[each] for each in found))
+
+
+def nearest_known(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the nearest known one; empty where none is near."""
+    near = nearest(word, known)
+    return f"; the nearest known one is '{near[0]}'" if near else ""

@@ -52,6 +52,15 @@ class PreparedData:
             return Languages()
 
     @property
+    def controlled(self) -> bool:
+        """Whether this is the controlled corpus, or was distilled from it."""
+        report = self.report
+        while isinstance(before := report.get("prepared"), dict):
+            report = before
+        command = report.get("command")
+        return isinstance(command, dict) and "controlled" in command
+
+    @property
     def usual_source_tokens(self) -> int:
         """The 99th percentile of source sentence lengths of the training corpus; 0 without a report."""
         try:
@@ -122,6 +131,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
         **totals,
         "checksums": checksums,
         "usual_source_tokens": data.usual_source_tokens,
+        **({"controlled": True} if data.controlled else {}),
     }
     if noted_data(run) != content:
         with replacing(run / "data.json") as temporary:

@@ -61,6 +61,7 @@ class Inheritance:
     """The origins of a model's initial parameters: their names, and those in the other run.
 
     `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
+    `constant`: the value of fresh parameters, and of the rest of those taken in part, that have only one.
     """
 
     sizes: dict[str, int]
@@ -70,6 +71,7 @@ class Inheritance:
     partly: dict[str, tuple[int, int]] = field(default_factory=dict)
     neutral: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
+    constant: dict[str, float] = field(default_factory=dict)
 
     @property
     def unused(self) -> list[str]:
@@ -90,16 +92,29 @@ class Inheritance:
             words = numbered_together(f"{own} from {other}" for own, other in pairs)
             yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
         for name, (rows, all_rows) in self.partly.items():
-            rest = "the rest is initialised at random"
-            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows; {rest}"
+            value = f"to {self.constant[name]:g}" if name in self.constant else "at random"
+            rest = f"; the rest is initialised {value}" if rows < all_rows else ""
+            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows{rest}"
         if self.neutral:
             yield f"  set to a neutral constant, without effect at first: {self._listed(self.neutral)}"
-        yield f"  initialised at random: {self._listed(self.fresh)}"
+        yield from self._fresh_lines()
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
 
-    def _listed(self, names: Collection[str]) -> str:
-        return f"{self._count(names)}: {', '.join(grouped(names, self.sizes))}" if names else "nothing"
+    def _fresh_lines(self) -> Iterator[str]:
+        constant = [name for name in self.fresh if name in self.constant]
+        at_random = [name for name in self.fresh if name not in self.constant]
+        # Biases are zero and the weights of norms one in every layer: not listed by name.
+        usual = {name for name in constant if name.endswith(".bias") or self.constant[name] == 1}
+        yield f"  initialised at random: {self._listed(at_random, usual)}"
+        if constant:
+            parts = grouped([name for name in constant if name not in usual], self.sizes)
+            words = ", ".join([*parts, "biases and norms"] if usual else parts)
+            yield f"  initialised to a constant: {self._count(constant)}: {words}"
+
+    def _listed(self, names: Collection[str], unlisted: Collection[str] = ()) -> str:
+        listed = [name for name in self.sizes if name not in unlisted]
+        return f"{self._count(names)}: {', '.join(grouped(names, listed))}" if names else "nothing"
 
     def _count(self, names: Collection[str]) -> str:
         numbers = sum(self.sizes[name] for name in names)
@@ -369,6 +384,7 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 found.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
                 rows = min(len(same), len(tensor))
+                found.constant |= _constant(name, tensor[rows:])
                 tensor[:rows].copy_(same[:rows])
                 found.partly[name] = rows, len(tensor)
             elif name in neutral:
@@ -376,7 +392,14 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 found.neutral.append(name)
             else:
                 found.fresh.append(name)
+                found.constant |= _constant(name, tensor)
     return found
+
+
+def _constant(name: str, tensor: Tensor) -> dict[str, float]:
+    """The value of a parameter all of whose numbers are equal, by its name; else nothing."""
+    values = tensor.flatten()
+    return {name: float(values[0])} if len(values) and bool((values == values[0]).all()) else {}
 
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:

@@ -1,11 +1,10 @@
 """The shipped recipe that matches a run: run folders hold configurations, not names."""
 
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from functools import cache, reduce
 from typing import Any, Final
 
-from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.recipe import Config, differences, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.models.describe import describe_model
 
@@ -58,17 +57,18 @@ def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: that whose row of a paper it names, else the closest.
 
     It is compared with the recipe at its own size, or where it has none of them, at that which makes it
-    closest. Width, depth, and what is filled in from the data do not count as changes.
+    closest. Width, depth, and what is filled in from the data do not count as changes. Among recipes with
+    equally few changes, depth decides, then the number of all keys that differ, also those of training and
+    decoding.
     """
     ours = _settings(config)
     found = []
-    for name, paper, theirs in _recipes(_kind(config)):
+    for name, recipe, theirs in _recipes(_kind(config)):
         changes = _written({key: value for key, value in ours.items() if _changed(key, ours, theirs)})
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
-        # Where several are as close (they differ in size alone), the row that is named most alike.
-        likeness = SequenceMatcher(a=paper, b=config.paper, autojunk=False).ratio()
-        found.append((paper != config.paper, sized, len(changes), -likeness, depth, name, changes))
+        further = sum(1 for key, _, _ in differences(recipe, config) if key != "paper")
+        found.append((recipe.paper != config.paper, sized, len(changes), depth, further, name, changes))
     if not found:
         return MatchedRecipe(None, ())
     foreign, _, count, _, _, name, changes = min(found)
@@ -84,16 +84,18 @@ def _kind(config: Config) -> str:
 
 
 @cache
-def _recipes(model: str) -> tuple[tuple[str, str, Settings], ...]:
-    """The recipes of a skeleton at all sizes: names, the rows that they stand for, settings."""
+def _recipes(model: str) -> tuple[tuple[str, Config, Settings], ...]:
+    """The recipes of a skeleton at all sizes: names, configurations, settings."""
     loaded = ((name, load_config(name)) for name in recipe_names())
     names = [name for name, config in loaded if _kind(config) == model]
     sized = ((name, load_config(name, size)) for name in names for size in SIZES)
-    return tuple((name, config.paper, _settings(config)) for name, config in sized)
+    return tuple((name, config, _settings(config)) for name, config in sized)
 
 
 def _changed(key: str, ours: Settings, theirs: Settings) -> bool:
-    if key in _DIMENSIONS | _LAYERS | {_NUMBERS} or (key == _SHIFT and theirs[key] == "corpus"):
+    if key in _DIMENSIONS | _LAYERS | {_NUMBERS}:
+        return False
+    if key == _SHIFT and theirs[key] == "corpus" and isinstance(ours[key], int):
         return False
     return bool(ours[key] != theirs[key])
 

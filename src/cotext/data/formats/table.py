@@ -126,6 +126,6 @@ def find_format(name: str) -> Format:
             read=partial(wmt.read_wmt, wanted=languages),
             languages=partial(wmt.languages_of_wmt, wanted=languages),
         )
-    near = nearest(kind, FORMATS, cutoff=0.6)
+    near = nearest(kind, FORMATS)
     hint = f"did you mean {near[0]}? " if near else ""
     raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")

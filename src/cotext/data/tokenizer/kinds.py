@@ -1,7 +1,7 @@
 """The kinds of tokenizers by name: training one, loading one from a folder, choosing its languages."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -67,17 +67,26 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
             f"{MosesBPETokenizer.kind}"
         )
     sample = settings.sample_sentences
-    if settings.requested_vocabulary < 1 or (sample is not None and sample < 1):
+    vocabulary = 1 if settings.vocabulary is None else settings.vocabulary
+    if vocabulary < 1 or (sample is not None and sample < 1):
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
-    if settings.requested_vocabulary > MAX_VOCABULARY:
+    if vocabulary > MAX_VOCABULARY:
         raise CotextError(
             f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)"
         )
-    drawn = reservoir_sample(sentences, sample, settings.seed)
+    count = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal count
+        for sentence in sentences:
+            count += 1
+            yield sentence
+
+    drawn = reservoir_sample(counted(), sample, settings.seed)
     cleaned = [sentence for sentence in map(clean, drawn) if sentence]
     if not cleaned:
         raise CotextError("there is no text to train a tokenizer on: every sentence is empty")
-    return KINDS[settings.kind].train(cleaned, settings)
+    return KINDS[settings.kind].train(cleaned, settings, count)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

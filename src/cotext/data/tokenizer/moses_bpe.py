@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.data.tokenizer.words import TruecaseModel, WordSplitter, jieba_version
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
+
+MERGES: Final = 32_000  # of the papers, whatever the size of the corpus
 
 
 class _Extra(NamedTuple):
@@ -58,8 +60,8 @@ class MosesBPETokenizer:
         self.unk = 0
 
     @classmethod
-    def train(cls, sample: Sequence[str], settings: TokenizerSettings) -> Self:
-        """Learn `vocabulary` merges from clean, non-empty sentences."""
+    def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
+        """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as the papers."""
         extra = _replication_extra()
         splitter = WordSplitter(settings.language, jieba_version() if settings.jieba else "")
         if settings.truecase:
@@ -70,7 +72,7 @@ class MosesBPETokenizer:
         merged = io.StringIO()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # it writes a progress bar there
-                extra.learn_bpe.learn_bpe(counts, merged, settings.requested_vocabulary, is_dict=True)
+                extra.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
         except ValueError as error:  # its maximum over no pairs
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()

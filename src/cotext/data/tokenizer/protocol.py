@@ -1,5 +1,6 @@
 """The interface of tokenizers, settings for their training, and the normal form of text that they encode."""
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -32,8 +33,9 @@ def clean(text: str) -> str:
 class TokenizerSettings:
     """Settings for training a tokenizer.
 
-    `vocabulary` counts the pieces (for `moses-bpe`, the merges). None asks for 32,000, or as many as the text
-    supports. `byte_fallback` None: on from 4,000 pieces, so that no output shows an unknown symbol.
+    `vocabulary` counts the pieces (for `moses-bpe`, the merges). None: as `usual_vocabulary`, or as many as
+    the text supports. `byte_fallback` None: on, so that no output shows an unknown symbol, unless fewer than
+    4,000 pieces are asked for.
     `character_coverage` None: 0.9995 with byte fallback, else 1. `num_threads` changes the pieces a little
     (sums in another order), hence it is a setting and not taken from the machine. `sample_sentences`: of both
     languages, drawn from the whole corpus; None: all, in memory. `language` steers the Moses
@@ -52,10 +54,15 @@ class TokenizerSettings:
     truecase: bool = False
     jieba: bool = False
 
-    @property
-    def requested_vocabulary(self) -> int:
-        """Return the size to aim at."""
-        return 32_000 if self.vocabulary is None else self.vocabulary
+
+def usual_vocabulary(sentences: int, characters: int) -> int:
+    """The number of pieces for a corpus of `sentences` in both languages together, in hundreds.
+
+    It grows with the square root of the corpus: 32,000 from two million sentences on, 5,500 for 60,000. It is
+    at least 1,000, and twice the number of distinct characters.
+    """
+    by_size = 32_000 * math.sqrt(sentences / 2_000_000)
+    return min(32_000, 100 * round(max(by_size, 2 * characters, 1_000) / 100))
 
 
 class Tokenizer(Protocol):

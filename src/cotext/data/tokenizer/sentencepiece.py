@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean, usual_vocabulary
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.runtime.errors import CotextError
 
@@ -61,12 +61,14 @@ class SentencePieceTokenizer:
         self.unk: int = self._processor.unk_id()
 
     @classmethod
-    def train(cls, sample: Sequence[str], settings: TokenizerSettings) -> Self:
-        """Train on clean, non-empty sentences; raises CotextError as `train_tokenizer` does."""
-        requested = settings.requested_vocabulary
+    def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
+        """Train on clean, non-empty sentences of a corpus; raises CotextError as `train_tokenizer` does."""
+        requested = settings.vocabulary
+        if requested is None:
+            requested = usual_vocabulary(corpus_sentences or len(sample), len(set().union(*sample)))
         byte_fallback = settings.byte_fallback
         if byte_fallback is None:
-            byte_fallback = requested >= BYTE_FALLBACK_FROM
+            byte_fallback = settings.vocabulary is None or requested >= BYTE_FALLBACK_FROM
         coverage = settings.character_coverage
         if coverage is None:
             coverage = 0.9995 if byte_fallback else 1.0

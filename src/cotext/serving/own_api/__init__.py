@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from cotext.data.language_names import name_of
 from cotext.files.table import file_formats
 from cotext.files.tmx import written
+from cotext.models.run_folder import noted_data
 from cotext.serving.dialects import plain_refusal
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
@@ -96,6 +97,7 @@ def _described(system: System) -> dict[str, Any]:
         "context_sentences": view.before + view.after if kind == "window" else None,
         "takes_terms": translator.takes_guides,
         "explains": not unexplained(system),
+        "controlled": noted_data(system.opened.folder).get("controlled", False),
         "signature": system.opened.signature,
     }
 

@@ -62,7 +62,7 @@ function chosen(second) {
   if (others.includes(named(second))) byId("beside").value = second;
   byId("source").lang = first.source.code;
   byId("source-label").textContent = `Your document, ${languageName(first.source)}`;
-  byId("example").hidden = !exampleOf(pairOf(first));
+  byId("example").hidden = !exampleOf(first);
   byId("example-about").hidden = byId("example").hidden || explaining() === null;
   glossary.show(first);
   describe();
@@ -121,7 +121,7 @@ function explaining() {
 
 function tryExample() {
   const two = explaining();
-  write(exampleOf(pairOf(system())));
+  write(exampleOf(system()));
   if (two) {
     byId("system").value = two[0].name;
     chosen(two[1].name);
