@@ -113,3 +113,23 @@ def test_other_sentences_have_an_effect_where_gates_are_open(gate: float, side: 
     before = states(gate, SOURCE, TARGET)
     after = states(gate, tuple(other["source"]), tuple(other["target"]))
     assert torch.allclose(before, after, rtol=0, atol=1e-12) == (gate == 0)
+
+
+def test_rows_of_one_sentence_beside_rows_of_several_without_padding() -> None:
+    config = tiny_config(
+        model={"attention": {"others": "gated"}, "positions": "reset"},
+        view={**window(1), "separators": "bracket", "open_source": False},
+    )
+    model = random_model(config, TOKENIZER)
+    symbols = special_symbols(TOKENIZER, config.view)
+    one = Instance(0, Window(range(1), range(1), range(1)), [[4, 5, 6, 7]], [[8, 7, 4, 5]])
+    two = Instance(0, Window(range(2), range(2), range(1, 2)), [[4], [5, 6]], [[6, 7], [8]])
+    together = make_batch([one, two], symbols)
+    assert bool((together.input_sentence >= 0).all())
+    assert bool((together.source.sentence >= 0).all())
+    with torch.no_grad():
+        both = model.decode(together.target_input, together.input_sentence, model.encode(together.source))
+        for row, instance in enumerate((one, two)):
+            batch = make_batch([instance], symbols)
+            alone = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+            torch.testing.assert_close(both[row], alone[0])

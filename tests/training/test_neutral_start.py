@@ -23,7 +23,7 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import NonAutoregressiveModel, TranslationModel
-from cotext.models.run_folder import IMPORT
+from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.callbacks import TrainingCallbacks
@@ -405,3 +405,43 @@ def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path)
     assert loss["sentences_here"] == pytest.approx(loss["sentences_there"], rel=1e-5)
     assert abs(loss["sentences_blended"] - loss["sentences_there"]) > 0.01
     assert [each and each[0] for each in account["recovery"].values()][:2] == [1, 2]
+
+
+def test_a_run_that_learns_nothing_ends_as_its_start(data: Path, imported: Path, tmp_path: Path) -> None:
+    """With a learning rate that destroys the model, the final model is the start, and a message says so."""
+    settings = [
+        "train.max_updates=3",
+        "train.validate_every=1",
+        "train.learning_rate=5",
+        "train.warmup_updates=0",
+    ]
+    asked = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
+    messages: list[str] = []
+    progress = train(
+        load_config("opus/s4to4", None, asked),
+        data,
+        tmp_path / "run",
+        TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
+    )
+    assert progress.best_update == 0
+    assert any("nothing was learned" in message for message in messages)
+    loaded = ckpt.load_run(tmp_path / "run")
+    assert loaded.updates == [0]
+    start, end = load_file(imported / "model.safetensors"), loaded.model.state_dict()
+    assert all(torch.equal(end[name], start[name]) for name in start if name in end)
+
+
+def test_gates_open_in_training_at_a_rate_of_their_own(data: Path, imported: Path, tmp_path: Path) -> None:
+    """The first update of Adam moves every gate by its learning rate."""
+    settings = [
+        "train.max_updates=1",
+        "train.validate_every=1",
+        "train.learning_rate=1e-3",
+        "train.warmup_updates=0",
+    ]
+    asked = [*QUIET, *settings, "train.validate_bleu=false", "model.dropout=0", "train.average=1"]
+    run = tmp_path / "run"
+    train_here(load_config("opus/s4to4", None, [*asked, f"train.init={imported}"]), data, run)
+    weights = load_file(checkpoint_folder(run, 1) / "model.safetensors")
+    gates = torch.cat([tensor for name, tensor in weights.items() if name.endswith("span.gate")])
+    torch.testing.assert_close(gates.abs(), torch.full_like(gates, 30e-3), rtol=1e-3, atol=0)

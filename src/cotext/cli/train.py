@@ -205,6 +205,8 @@ def _shown(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]
                 if name in figures
             ]
             bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
+            if gates := [value for name, value in figures.items() if name.startswith("gates.")]:
+                parts.append(f"gates open by {sum(gates) / len(gates):.3f}, at most {max(gates):.3f}")
             mark = "  final model" if "final" in figures else "  best so far" if figures["best"] else ""
             console.print(
                 f"update {figures['update']:.0f}  dev {'  '.join(parts)}{bleu}{mark}", soft_wrap=True

@@ -96,6 +96,9 @@ class TrainConfig(Closed):
     stay."""
     word_dropout_epochs: Count = 0
     """Number of epochs with `word_dropout`; 0: all of them."""
+    coword_dropout: BelowOne = 0.0
+    """Share of the source tokens of current sentences that training replaces by the unknown token, so that
+    context is worth reading (Fernandes et al. 2021)."""
     position_offset: Annotated[int, Field(ge=0, le=50_000, strict=True)] = 0
     """Training shifts the positions of every row by a random number from 0 to this one, separately for source
     and target, so that the model learns not to depend on absolute positions (Kiyono et al. 2021)."""

@@ -207,14 +207,29 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     G-Transformer (Bao et al. 2021). Draws from torch's global generator.
     """
 
-    def hidden(tokens: Tensor) -> Tensor:
-        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
-        return tokens.masked_fill(chosen, unknown)
-
     dropped = copy(batch)  # with its labels
-    dropped.source = replace(batch.source, tokens=hidden(batch.source.tokens))
-    dropped.target_input = hidden(batch.target_input)
+    dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
+    dropped.target_input = _hidden(batch.target_input, share, symbols, unknown)
     return dropped
+
+
+def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
+    """A batch with CoWord dropout: source subwords of current sentences become the unknown one.
+
+    Each with probability `share`; target and context stay. What the current source does not say, context may
+    (Fernandes et al. 2021, section 4). Draws from torch's global generator.
+    """
+    source, current = batch.source, batch.source.current
+    is_current = (source.sentence >= current[:, :1]) & (source.sentence < current[:, 1:])
+    hidden = _hidden(source.tokens, share, symbols, unknown)
+    dropped = copy(batch)
+    dropped.source = replace(source, tokens=torch.where(is_current, hidden, source.tokens))
+    return dropped
+
+
+def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int) -> Tensor:
+    chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
+    return tokens.masked_fill(chosen, unknown)
 
 
 @dataclass(frozen=True, slots=True)

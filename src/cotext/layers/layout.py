@@ -182,6 +182,11 @@ class Layout:
         return is_current(self.sentence, self._current)
 
     @cached_property
+    def has_several(self) -> bool:
+        """Whether any row has several sentences."""
+        return bool((self.sentence.max(dim=1).values > self.sentence[:, 0]).any())
+
+    @cached_property
     def several(self) -> "tuple[Tensor | None, Layout] | None":
         """Rows of several sentences: their packed tokens [M], None if these are all, and their layout.
 
@@ -252,7 +257,7 @@ class Layout:
     @cached_property
     def apart(self) -> Apart | None:
         """Keys of the own sentence, and of others in the row; None where every row is one sentence."""
-        if self.several is None:
+        if not self.has_several:
             return None
         return apart_by_sentence(self.sentence, self.sentence, self.row_keys.mask, self.causal)
 

@@ -30,7 +30,7 @@ from cotext.layers.state import KeysValues
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate."""
 
-    answers = ("several",)
+    answers = ("has_several",)
     source_answers = ("source.spans",)
 
     def __init__(self, heads: int, rate: float) -> None:

@@ -16,6 +16,7 @@ from cotext.data.batch import Source
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout
 from cotext.layers.layouts import Layouts
+from cotext.layers.others import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
 
@@ -141,6 +142,14 @@ class System(nn.Module, ABC):
             for name, module in self.named_modules()
             if isinstance(module, StartsFromOthers)
             for own, value in module.neutral_start().items()
+        }
+
+    def open_gates(self) -> dict[str, Tensor]:
+        """How far the gates to other sentences are open, from -1 to 1: name of an attention -> [H]."""
+        return {
+            name.removesuffix(".span"): module.open
+            for name, module in self.named_modules()
+            if isinstance(module, GatedOthersSpan)
         }
 
     def rates(self) -> Mapping[str, float]:

@@ -17,7 +17,7 @@ from accelerate import Accelerator
 
 from cotext.config.recipe import Config
 from cotext.config.training import BEST_BY
-from cotext.data.batch import Batch, hide_words
+from cotext.data.batch import Batch, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.layers.moving import pinned
 from cotext.losses.build import Loss
@@ -141,6 +141,8 @@ class Trainer:
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
+        if self.config.train.init and not self.progress.validated:
+            self._validate_and_save()  # the start is a candidate for the final model
         self.interval.since = time.perf_counter()
         self.counted_until = time.process_time()
         if not self._is_over():
@@ -257,8 +259,11 @@ class Trainer:
         self.stopping = bool(stops)
 
     def _with_word_dropout(self, batch: Batch) -> Batch:
-        """A training batch after word dropout."""
+        """A training batch after dropout of words, and of source words of the current sentences."""
         config = self.config.train
+        if config.coword_dropout:
+            symbols, unknown = self.corpus.symbols, self.corpus.unknown
+            batch = hide_current_source(batch, config.coword_dropout, symbols, unknown)
         over = 0 < config.word_dropout_epochs <= self.cursor.epoch
         if over or config.word_dropout == 0:
             return batch
@@ -387,6 +392,11 @@ class Trainer:
         self.checkpoints.save_final_model(chosen)
         if main:
             self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
+            if chosen == [0]:
+                self.callbacks.on_message(
+                    f"nothing was learned: on the development set, no checkpoint is better than the start "
+                    f"from {self.config.train.init}"
+                )
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
             # Last: a process killed before this does all of it again.

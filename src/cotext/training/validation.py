@@ -18,6 +18,7 @@ from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
 from cotext.training.corpus import Corpus
+from cotext.training.sharding import whole
 from cotext.training.sums import IntervalSums, add_over_processes, means
 
 
@@ -66,7 +67,10 @@ class Validator:
 
     @torch.no_grad()
     def figures(self) -> dict[str, float]:
-        """Return `loss` and its named parts per label, in nats, from one pass, and `bleu` if asked for."""
+        """Return `loss` and its named parts per label, in nats, from one pass, and `bleu` if asked for.
+
+        `gates.NAME`: how far the gates of an attention to other sentences are open, from 0 to 1.
+        """
         self.objective.eval()
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
         device = self.accelerator.device
@@ -85,6 +89,8 @@ class Validator:
                 done += sum(int(each.is_current.sum()) for each in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         figures = means(add_over_processes(interval.read().sums))
+        for name, heads in self.model.open_gates().items():
+            figures[f"gates.{name}"] = float(whole(heads).abs().mean())
         if self.score_development is not None:
             with parametrize.cached():  # corrected weights are added up once, not at every step
                 own = self.score_development(self.model) if main else 0.0

@@ -139,6 +139,9 @@ class RunInfo:
             if best := found["best"]:
                 by = f"train.best_by = {found['best_by']} ({best['value']:.4g})"
                 rows.append(("best checkpoint", f"at update {best['update']:,}, by {by}"))
+            if gates := found["gates"]:
+                words = (f"{name} {value:.3f}" for name, value in gates.items())
+                rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
             if final := found["final"]:
                 scores = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
                 rows.append(("final model", f"{', '.join(scores)} on the development set"))
@@ -308,6 +311,12 @@ def _read_scores(info: RunInfo) -> None:
             "best": _best(validations, BEST_BY[by], max if by == "bleu" else min),
             "best_by": by,
             "final": final if finished else None,
+            "gates": {
+                name.removeprefix("gates."): value
+                for report in reports[-1:]
+                for name, value in report.items()
+                if name.startswith("gates.") and isinstance(value, float)
+            },
         }
 
 
