@@ -64,6 +64,8 @@ def obstacles(config: Config) -> Iterator[str]:
         section = "attention" if stack == model.attention else name
         if stack.score != "content":
             yield f"model.{section}.score = {stack.score}"
+        if stack.others != "joint":
+            yield f"model.{section}.others = {stack.others}"
         for span in sorted(stack.spans - {"row"}):
             which = "span" if span == stack.span else "top.span"
             yield f"model.{section}.{which} = {span}"
