@@ -88,7 +88,7 @@ table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
   .wide { width: max-content; min-width: 100%; max-width: calc(100vw - 2rem); margin-left: 50%;
     translate: -50%; overflow-x: auto; background:
     linear-gradient(to left, var(--paper) 50%, transparent) right / 3rem 100% no-repeat local,
-    linear-gradient(to left, var(--soft), transparent) right / .5rem 100% no-repeat scroll; }
+    linear-gradient(to left, var(--soft), transparent) right 1px top / .5rem 100% no-repeat scroll; }
 }
 @media print {
   :root { font-size: 11.5px; } body { max-width: none; padding: 0; }
