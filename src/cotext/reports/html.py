@@ -58,7 +58,7 @@ dl.verdict dd { max-width: 46rem; margin: .1rem 0 0; }
 .wide { margin-top: 1.2rem; } .wide table { width: auto; min-width: 50%; }
 .pair { display: grid; gap: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
 .maps { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
-td.left, th.left { text-align: left; } td.nowrap { white-space: nowrap; }
+td.left, th.left { text-align: left; }
 table { overflow-wrap: normal; }
 article { margin: 1.6rem 0 0; padding-top: 1rem; border-top: 1px solid var(--faint); }
 article h3 { margin: 0 0 .3rem; } article dl { grid-template-columns: 11rem 1fr; gap: .15rem .9rem; }
