@@ -22,7 +22,8 @@ Influences = Sequence[tuple[int, float]]  # of context sentences, by place in th
 
 STYLE = """<style>
 body { max-width: 84rem; }
-.both { display: table; width: 100%; border-collapse: collapse; table-layout: fixed; }
+.both { display: table; width: 100%; border-collapse: collapse; table-layout: fixed;
+  overflow-wrap: anywhere; }
 .both td, .both th { text-align: left; padding: .35rem .6rem; border-top: 1px solid var(--faint); }
 .both th.number, .both td.number { width: 3.4rem; text-align: right; color: var(--soft); }
 .both tr.first td { border-top: 2px solid var(--soft); }
@@ -30,13 +31,12 @@ body { max-width: 84rem; }
 .both tbody tr:target td { background: var(--marked); }
 .both .number a { color: inherit; display: block; }
 .note { font-size: .8rem; color: var(--soft); border: 1px solid var(--soft); border-radius: .3em;
-  padding: 0 .35em; margin-right: .4em; white-space: nowrap; }
+  padding: 0 .35em; margin-right: .4em; display: inline-block; }
 .note.unsure { color: var(--bad); border-color: var(--bad); }
 .text.unsure { text-decoration: underline wavy var(--bad) 1px; text-underline-offset: .25em; }
 .both ol { margin: .2rem 0; padding-left: 2.4rem; font-size: .9rem; }
 .both details { font-size: .9rem; }
-@media print { .both tr { break-inside: avoid; } .both details:not([open]) { display: none; }
-  body { padding: 0; max-width: none; } }
+@media print { .both details:not([open]) { display: none; } }
 @media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
   .both th.number, .both td.number { width: 2.2rem; } }
 </style>"""

@@ -62,12 +62,12 @@ def accuracy_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about:
     if any(cell.shown for row in rows for cell in row.cells):
         caption += " Bold: context use is significant."
     return (
-        f'<table class="contrastive" role="table" style="--systems:{len(systems)}">'
+        f'<div class="wide"><table class="contrastive" role="table" style="--systems:{len(systems)}">'
         f'<caption>{caption}</caption>\n<thead role="rowgroup">'
         '<tr role="row"><th scope="col" role="columnheader">distance</th>'
         f'<th scope="col" role="columnheader">chance</th>{titles}'
         '<th scope="col" role="columnheader" class="words">in words</th></tr></thead>\n'
-        f"{''.join(bodies)}\n</table>"
+        f"{''.join(bodies)}\n</table></div>"
     )
 
 

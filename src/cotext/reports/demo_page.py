@@ -82,11 +82,11 @@ def _bleu(comparison: Demonstration) -> str:
         lines.append(f'<tr><th scope="row" class="words">{escape(score.title)}</th>{values}</tr>')
     first = systems[0].scores[0]
     return (
-        '<h2>BLEU</h2>\n<table class="scores"><caption>'
+        '<h2>BLEU</h2>\n<div class="wide"><table class="scores"><caption>'
         f"{first.documents} test documents, {first.sentences} sentences. BLEU "
         "counts all words, and few of them depend on context; nor does it know that one rendering of a name "
         "or profession is as good as the other. It shows little of what the table above shows.</caption>\n"
-        f"<thead><tr><td></td>{titles}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>"
+        f"<thead><tr><td></td>{titles}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 

@@ -43,7 +43,7 @@ thead th { font-weight: 600; border-bottom: 1px solid var(--ink); vertical-align
 tbody th[scope=rowgroup] { text-align: left; padding-top: .9rem; }
 tbody th b { margin-right: .4rem; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid var(--faint); }
-td.words, th.words { text-align: left; white-space: nowrap; }
+td.words, th.words { text-align: left; }
 .interval { display: block; font-size: .8rem; color: var(--soft); white-space: nowrap; }
 .window { background: var(--window); }
 ol.sample { padding-left: 1.6rem; } ol.sample > li { margin: 0 0 1rem; padding-left: .3rem; }
@@ -55,11 +55,10 @@ dl.facts { margin-top: .6rem; }
 dl.verdict { display: block; }
 dl.verdict dt { font-weight: 600; color: var(--ink); margin-top: .8rem; font-size: 1rem; }
 dl.verdict dd { max-width: 46rem; margin: .1rem 0 0; }
-.wide { overflow-x: auto; margin-top: 1.2rem; } .wide th { white-space: nowrap; }
-.wide table { width: auto; min-width: 50%; }
+.wide { margin-top: 1.2rem; } .wide table { width: auto; min-width: 50%; }
 .pair { display: grid; gap: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
 .maps { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
-td.left, th.left { text-align: left; } td.nowrap { white-space: nowrap; }
+td.left, th.left { text-align: left; }
 table { overflow-wrap: normal; }
 article { margin: 1.6rem 0 0; padding-top: 1rem; border-top: 1px solid var(--faint); }
 article h3 { margin: 0 0 .3rem; } article dl { grid-template-columns: 11rem 1fr; gap: .15rem .9rem; }
@@ -70,8 +69,8 @@ dd.words { line-height: 1.9; } table a { color: inherit; }
 .down.strong { text-decoration: underline dotted; text-underline-offset: .2em; }
 .from { display: block; font-size: .85rem; line-height: 1.4; }
 details { margin: .3rem 0; } summary { color: var(--soft); cursor: pointer; font-size: .9rem; }
-table.map td { padding: .2rem .35rem; min-width: 2.2rem; border: 1px solid var(--paper); }
-table.map th { padding: .2rem .35rem; border: 0; }
+table.map { font-size: .85rem; } table.map :is(td, th) { padding: .2rem; border: 0; }
+table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
 .contrastive { max-width: 50rem; } .scores { max-width: 36rem; }
 .contrastive thead th:not(.words) { width: calc(44% / var(--systems)); }
 .contrastive thead th:nth-child(-n+2) { width: 4rem; }
@@ -83,6 +82,18 @@ table.map th { padding: .2rem .35rem; border: 0; }
   .contrastive tr td.words { grid-column: 3 / -1; text-align: right; border-top: 0; color: var(--soft); }
   table { font-size: .92rem; } .contrastive thead th { font-size: .85rem; }
   dl, article dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; }
+}
+/* As wide as the window if need be; what is wider is scrolled, with a shadow where there is more. */
+@media screen {
+  .wide { width: max-content; min-width: 100%; max-width: calc(100vw - 2rem); margin-left: 50%;
+    translate: -50%; overflow-x: auto; background:
+    linear-gradient(to left, var(--paper) 50%, transparent) right / 3rem 100% no-repeat local,
+    linear-gradient(to left, var(--soft), transparent) right 1px top / .5rem 100% no-repeat scroll; }
+}
+@media print {
+  :root { font-size: 11.5px; } body { max-width: none; padding: 0; }
+  th, td { padding: .2rem .3rem; } .interval { white-space: normal; } tr { break-inside: avoid; }
+  table.map { font-size: .8rem; } table.map :is(td, th) { padding: .1rem; min-width: 0; }
 }
 """
 

@@ -10,12 +10,14 @@ from cotext.metrics.leaderboard import Entry, Leaderboard
 from cotext.metrics.profile import TITLES
 from cotext.metrics.ranking import Place
 from cotext.metrics.realign import document_lines
+from cotext.metrics.significance import SystemDifference
 from cotext.reports.html import facts, folded, table, whole_page
 from cotext.reports.plots import legend_mark, quality_by, score_intervals
 from cotext.reports.versions import versions
 from cotext.runtime.tables import render_p
 
 _PLOTTED = 4  # systems that a plot tells apart by marker and line
+_COLUMNS = 10  # of differences that fit on a screen and on paper
 ABOUT_CONTROLS = {
     SOURCE: "the source as it is, untranslated: a floor",
     FOREIGN: "good text of the target language that translates something else: a floor",
@@ -39,7 +41,7 @@ def render_leaderboard(found: Leaderboard) -> str:
     if found.controls:
         body += ["<h2>What the scores are worth</h2>", _controls(found)]
     if found.test is not None:
-        body += ["<h2>Every difference, tested</h2>", _tests(found)]
+        body += ["<h2>Every difference, tested</h2>", *_tests(found)]
     body += ["<h2>Length of documents</h2>", *_lengths(found)]
     body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(found), *_gap_lists(found)]
     body += ["<h2>How these figures came about</h2>", _facts(found)]
@@ -140,27 +142,30 @@ def _controls(found: Leaderboard) -> str:
     return f"{facts(about)}\n{table(caption, header, rows)}"
 
 
-def _tests(found: Leaderboard) -> str:
+def _tests(found: Leaderboard) -> Iterable[str]:
+    """The differences of all pairs, in tables of at most `_COLUMNS` systems."""
     assert found.test is not None
     by_pair = {(each.baseline, each.system): each for each in found.test.comparisons}
-    rows = []
-    for number, above in enumerate(found.systems[:-1], 1):
-        cells = []
-        for below in found.systems[1:]:
-            each = by_pair.get((above.name, below.name))
-            if each is None:
-                cells.append("")
-                continue
-            difference = f"{-each.difference:+.2f}"
-            shown = f"<b>{difference}</b>" if each.p_corrected < SIGNIFICANT else difference
-            cells.append(f'{shown} <span class="interval">p {escape(render_p(each.p_corrected))}</span>')
-        rows.append((f"{number}. {escape(above.name)}", *cells))
     caption = (
         f"{escape(found.ranks_by.title)} of the row less that of the column, and p after correction. Bold: "
         "significant."
     )
-    columns = [f"{number}." for number in range(2, len(found.systems) + 1)]
-    return table(caption, ("", *columns), rows)
+    for first in range(1, len(found.systems), _COLUMNS):
+        columns = found.systems[first : first + _COLUMNS]
+        rows = []
+        # The lower half is empty: the last system of a table has no row in it.
+        for number, above in enumerate(found.systems[: first + len(columns) - 1], 1):
+            cells = (_tested(by_pair.get((above.name, below.name))) for below in columns)
+            rows.append((f"{number}. {escape(above.name)}", *cells))
+        yield table(caption, ("", *(f"{first + n}." for n in range(1, len(columns) + 1))), rows)
+
+
+def _tested(each: SystemDifference | None) -> str:
+    if each is None:
+        return ""
+    difference = f"{-each.difference:+.2f}"
+    shown = f"<b>{difference}</b>" if each.p_corrected < SIGNIFICANT else difference
+    return f'{shown} <span class="interval">p {escape(render_p(each.p_corrected))}</span>'
 
 
 def _lengths(found: Leaderboard) -> Iterable[str]:
