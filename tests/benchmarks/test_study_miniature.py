@@ -35,7 +35,7 @@ TINY = [
     "size=tiny", "minutes=0", "most=2", "teacher_updates=2", "tokens=300", "every=1", "teacher_every=1",
     "warmup=1", "teacher_warmup=1", "documents=3", "precision=fp32",
     "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
-    "model.decoder_layers=2", "train.validate_bleu=false", "train.validate_documents=1", "train.average=1",
+    "model.decoder_layers=2", "train.validate_bleu=false", "train.validate_sentences=4", "train.average=1",
     "decode.max_ratio=1.0", "decode.max_extra=1", "decode.beam=2",
 ]  # fmt: skip
 SMALL = ["prefixes=[a]", "teacher_minutes=0", "vocabulary=60", "cxmi=2"]

@@ -383,7 +383,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(
     write_parallel(Path("document.en"), Path("reference.de"), documents, "text")
     write_documents(Path("other.de"), [Document(d.id, d.target) for d in documents], "text")
     shorter = (
-        "train.max_updates=1 train.validate_documents=1 train.threads=1 train.max_tokens=300 "
+        "train.max_updates=1 train.validate_sentences=4 train.threads=1 train.max_tokens=300 "
         "model.dimension=16 model.feed_forward=16 model.heads=2 model.encoder_layers=1 "
         "model.decoder_layers=1 decode.beam=1 decode.max_extra=2"
     )

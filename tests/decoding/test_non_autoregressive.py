@@ -346,7 +346,7 @@ TINY = (
     "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
     "model.decoder_layers=1", "model.attention.top.layers=1",
     "train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2",
-    "train.validate_every=3", "train.validate_documents=2", "train.log_every=2", "train.average=2",
+    "train.validate_every=3", "train.validate_sentences=8", "train.log_every=2", "train.average=2",
     "train.threads=1",
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mon
     documents = [Document(d.id, d.source) for d in toy_documents(2, 8)]
     write_documents(Path("document.en"), documents, "text")
     shorter = (
-        "train.max_updates=1 train.accumulate=1 train.validate_documents=1 train.threads=1 decode.max_extra=2"
+        "train.max_updates=1 train.accumulate=1 train.validate_sentences=4 train.threads=1 decode.max_extra=2"
     )
     for _, *words in commands:
         succeed(*words, *(shorter.split() if words[0] == "train" else ()))

@@ -59,6 +59,7 @@ def test_keys_are_renamed(recipe: str) -> None:
     }
     kept = {
         "model": {**sizes, **KEPT[recipe]},
+        "train": {"validate_documents": 6},
         "decode": {"neighbours": 5, "schedule": "parallel"},
     }
     then = parse_run_config(kept, "a run")

@@ -15,12 +15,15 @@ from rich.console import Console
 from tiny_runs import prepare_toy, run_config
 
 from cotext.config.training import TrainConfig
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
 from cotext.runtime import progress
 from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.development_bleu import _first_sentences
 
 
 class Clock:
@@ -156,13 +159,30 @@ def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> Non
     stages: list[tuple[str, int, int]] = []
     nothing = lambda figures: None  # noqa: E731
     reports = TrainingCallbacks(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
-    config = run_config(max_updates=1, validate_bleu=True, validate_documents=2, max_tokens=100)
+    config = run_config(max_updates=1, validate_bleu=True, validate_sentences=8, max_tokens=100)
     runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
     for name in ("validating, tokens", "translating the development set, sentences"):
         found = [(done, total) for stage, done, total in stages if stage == name]
         assert len(found) > 1
         assert found[-1][0] == found[-1][1]
         assert all(done <= total for done, total in found)
+    assert found[-1] == (8, 8)
+
+
+def test_the_development_sentences_that_are_translated_are_bounded(tmp_path: Path) -> None:
+    """Also where the first document is longer than that."""
+    path = tmp_path / "dev.jsonl"
+    sentences = tuple(f"s{number}" for number in range(9))
+    documents = [ParallelDocument(name, sentences, sentences) for name in ("a", "b")]
+    write_parallel(path, None, documents, "jsonl")
+    kept = {count: _first_sentences(path, count) for count in (4, 9, 12, 30)}
+    assert {n: [len(d) for d in found] for n, found in kept.items()} == {
+        4: [4],
+        9: [9],
+        12: [9, 3],
+        30: [9, 9],
+    }
+    assert kept[12][1].source == kept[12][1].target == sentences[:3]
 
 
 def test_every_report_has_its_time_and_epoch(world: World) -> None:

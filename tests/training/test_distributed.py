@@ -195,7 +195,7 @@ def demanding(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Con
     One process translates for BLEU while the other waits. Returns configuration and finished run.
     """
     config = with_section(
-        run_config(max_updates=8, max_tokens=150, average=1, validate_bleu=True, validate_documents=2),
+        run_config(max_updates=8, max_tokens=150, average=1, validate_bleu=True, validate_sentences=8),
         "model",
         positions="shifted",
         shift=1100,

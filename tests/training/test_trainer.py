@@ -685,7 +685,7 @@ class TestBest:
             assert torch.equal(tensor, best[name])
 
     def test_real_bleu_is_reported(self, data: Path, tmp_path: Path) -> None:
-        config = run_config(max_updates=4, validate_bleu=True, validate_documents=2, best_by="bleu")
+        config = run_config(max_updates=4, validate_bleu=True, validate_sentences=8, best_by="bleu")
         progress = train_here(config, data, tmp_path / "run")
         bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
         assert bleu == [progress.best]

@@ -24,7 +24,9 @@ def renamed(content: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         name: dict(section) if isinstance(section, Mapping) else section for name, section in content.items()
     }
-    decode, model = found.get("decode"), found.get("model")
+    decode, model, train = found.get("decode"), found.get("model"), found.get("train")
+    if isinstance(train, dict):
+        train.pop("validate_documents", None)  # documents; today's key counts sentences
     if isinstance(decode, dict):
         if "neighbours" in decode:
             decode["group_windows"] = decode.pop("neighbours")

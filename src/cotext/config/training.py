@@ -126,8 +126,9 @@ class TrainConfig(Closed):
     """Updates between validations, or `epoch`: after every epoch. Every validation writes a checkpoint."""
     validate_bleu: bool = True
     """Whether validation also translates development documents (greedily) and computes BLEU."""
-    validate_documents: PositiveInt = 50
-    """Number of development documents that are translated for BLEU."""
+    validate_sentences: PositiveInt = 300
+    """Number of development sentences that are translated for BLEU: the first ones; the document in which
+    this number is reached is cut there."""
     best_by: Literal["loss", "objective", "undiscounted", "bleu"] = "loss"
     """The figure of the development set by which the best checkpoint is chosen and patience counts. `loss`:
     negative log-likelihood of current sentences, without smoothing. `objective`: the loss that training

@@ -1,6 +1,7 @@
 """BLEU on the development set, by translating it with the model as it stands."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -19,15 +20,11 @@ def development_bleu(
     device: torch.device,
     on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Callable[[Model], float]:
-    """A function that translates the first development documents greedily and returns sentence BLEU.
+    """Return a function that translates the first development sentences greedily and computes s-BLEU.
 
     `on_stage` as in `TrainingCallbacks`.
     """
-    documents: list[ParallelDocument] = []
-    for document in read_parallel(data.folder / "dev.jsonl", None):
-        if len(documents) == config.train.validate_documents:
-            break
-        documents.append(document)
+    documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
     # Greedy and in one pass: the figure is for comparing checkpoints of one run, many times a run.
     alone = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
     decode = config.decode.model_copy(update=alone)
@@ -49,3 +46,15 @@ def development_bleu(
         return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
 
     return score
+
+
+def _first_sentences(path: Path, count: int) -> list[ParallelDocument]:
+    """Read the first sentences of a corpus in their documents; the last document may be cut."""
+    documents: list[ParallelDocument] = []
+    for document in read_parallel(path, None):
+        kept = ParallelDocument(document.id, document.source[:count], document.target[:count])
+        documents.append(kept)
+        count -= len(kept)
+        if count == 0:
+            break
+    return documents

@@ -15,6 +15,7 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Mixture
 from cotext.models.describe import entry
+from cotext.runtime.devices import multiplies_bfloat16
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
 from cotext.training.callbacks import TrainingCallbacks
@@ -23,6 +24,7 @@ from cotext.training.setup import TrainingSetup, set_up
 
 UPDATES: Final = 3  # made; the first is not timed
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
+LONG_SECONDS: Final = 3 * 3600.0  # on a CPU, from which the dry run names shorter ways
 SHOWN_SENTENCES: Final = 6
 SHOWN_CHARACTERS: Final = 100
 
@@ -50,6 +52,8 @@ class DryRun:
 
     system: str
     device: str
+    precision: str
+    max_cpu_minutes: float
     parameters: int
     learning: int
     training_documents: int
@@ -103,9 +107,25 @@ class DryRun:
             f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
             f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
             f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
+            *self._advice(),
             "nothing was written; the first row is shown, > marks its current sentences",
         ]
         return "\n".join(lines)
+
+    def _advice(self) -> list[str]:
+        """The ways to a shorter training, where it would take long on a CPU."""
+        if self.device != "cpu" or self.max_cpu_minutes or self.seconds <= LONG_SECONDS:
+            return []
+        lines = [
+            "this is long for a CPU; to train in less time:",
+            "  --size tiny                    a smaller model",
+            "  train.max_cpu_minutes=60       stop after an hour of processor time",
+            "  --init RUN                     start from a trained model (`cotext import` makes a run from a "
+            "pretrained one)",
+        ]
+        if self.precision == "fp32" and multiplies_bfloat16():
+            lines.append("  train.precision=bf16           this CPU multiplies faster in bfloat16")
+        return lines
 
     def _learning(self) -> str:
         return "" if self.learning == self.parameters else f"; {self.learning:,} numbers learn"
@@ -137,6 +157,8 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
+        precision=resolved.train.precision,
+        max_cpu_minutes=resolved.train.max_cpu_minutes,
         parameters=trained.parameters,
         learning=trained.learning,
         training_documents=totals.documents,
