@@ -581,8 +581,9 @@ def test_nothing_is_learnt_of_targets_that_nothing_foretells(recipe: str, overri
         adam.zero_grad()
         (outcome.loss / outcome.count).backward()  # type: ignore[no-untyped-call]
         adam.step()
-        for name, (total, count) in outcome.parts.items():
-            found[name].append(float(total / count))
+        for name, costs in found.items():
+            total, count = outcome.parts[name]
+            costs.append(float(total / count))
     entropy = math.log(tokenizer.pieces) / 2
     current, context = (float(np.mean(nll[-30:])) for nll in found.values())
     assert entropy - 0.05 < current < entropy + 0.2

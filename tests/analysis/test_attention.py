@@ -310,11 +310,7 @@ def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
 
 def test_attention_over_unknown_tokens_is_refused() -> None:
     class Pool(nn.Module):
-        def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-            return x, layout
-
-        def prepare(self, layout: Layout) -> Layout:
-            return layout
+        current_only = False
 
         def forward(self, x: Tensor, layout: Layout) -> Tensor:
             q = torch.ones(1, 1, 7, 2)

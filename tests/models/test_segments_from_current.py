@@ -57,7 +57,7 @@ def batch_of(config: Config) -> Batch:
 def added(config: Config) -> tuple[Transformer, Tensor, Tensor]:
     """What segments add to the vectors of source tokens and decoder inputs."""
     model, batch = transformer(config), batch_of(config)
-    embed = model._embedder()
+    embed = model._embedder(model.layouts(batch.source, batch.input_sentence))
     seen = [embed.source(batch.source), embed.target(batch.target_input, batch.input_sentence, batch.source)]
     model.embedding.source = replace(model.embedding.source, segments="none")
     model.embedding.target = replace(model.embedding.target, segments="none")
@@ -120,7 +120,8 @@ def test_the_first_in_the_count_may_be_left_out() -> None:
 
 def test_larger_windows_than_in_training_share_the_farthest_learned_segment() -> None:
     model = transformer(config_of(before=1, segments="learned"))
-    embed, batch = model._embedder(), batch_of(config_of())
+    batch = batch_of(config_of())
+    embed = model._embedder(model.layouts(batch.source, batch.input_sentence))
     segments = model.embedding.segment
     assert segments is not None
     assert len(segments) == 2

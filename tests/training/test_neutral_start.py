@@ -136,10 +136,10 @@ def batches(config: Config, tokenizer: Tokenizer, view: View, single: bool = Fal
     return list(ordered_batches(documents(tokenizer, single), view, symbols, 2000, 500, group_windows=8))
 
 
-def moved_in_two_updates(model: TranslationModel, given: list[Batch]) -> set[str]:
-    """Names of the parameters that two updates by gradient move."""
+def moved_in(updates: int, model: TranslationModel, given: list[Batch]) -> set[str]:
+    """Names of the parameters that so many updates by gradient move."""
     moved: set[str] = set()
-    for _ in range(2):
+    for _ in range(updates):
         model.zero_grad()
         for batch in given:
             parts = CrossEntropy(0.1, 1.0)(model, batch)
@@ -284,7 +284,7 @@ def test_what_is_new_has_a_gradient_by_the_second_update(
     config, model, new = started(recipe, data, imported, tmp_path)
     assert new
     given = batches(config, tokenizer, build_view(config.view))
-    moved = moved_in_two_updates(model, given)
+    moved = moved_in(2, model, given)
     assert set(new) <= moved
 
 

@@ -127,7 +127,9 @@ class RunCheckpoints:
             )
         self.fill([progress.update])
         low_rank.load(self.run, folder, self.model)
-        training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.parameter_names)
+        if progress.update:  # before the first one, Adam has no moments
+            file = folder / "optimizer.safetensors"
+            training_state.load_optimizer(file, self.optimizer, self.parameter_names)
         state = training_state.load_process_state(folder, self.accelerator.process_index)
         if self.accelerator.scaler is not None and progress.scaler:
             self.accelerator.scaler.load_state_dict(progress.scaler)

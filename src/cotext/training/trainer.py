@@ -134,7 +134,9 @@ class Trainer:
         self.progress.finished = False
         if self.accelerator.is_main_process:
             ckpt.sweep(self.run)
-            if damaged := self.journal.forget_after(self.progress.update):
+            # Of a run that was killed before its first checkpoint, nothing counts.
+            reached = self.progress.update if self.progress.validated else self.progress.update or -1
+            if damaged := self.journal.forget_after(reached):
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
             if self.progress.validated and self.journal.is_empty:
                 self.callbacks.on_message(f"{self.journal.path}: missing or empty; what it held is lost")
