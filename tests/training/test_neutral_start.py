@@ -146,10 +146,13 @@ def moved_in(updates: int, model: TranslationModel, given: list[Batch]) -> set[s
             (parts.loss / parts.count).backward()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
+                if parameter.grad is None:
+                    continue
                 # Two closed gates, one behind the other, have gradients that are rounding errors.
-                if parameter.grad is not None and bool((parameter.grad.abs() > 1e-9).any()):
+                real = parameter.grad.abs() > 1e-9
+                if bool(real.any()):
                     moved.add(name)
-                    parameter -= 1e-3 * parameter.grad
+                    parameter -= 1e-3 * parameter.grad.sign() * real  # as Adam at first
     return moved
 
 
