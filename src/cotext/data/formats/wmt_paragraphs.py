@@ -30,7 +30,9 @@ _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
 )
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
-_STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?')  # of valid JSON; a key has a colon behind it
+_STRING: Final = re.compile(
+    r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?'
+)  # of valid JSON; a key has a colon behind it
 # From a character to the last before an empty line.
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
@@ -124,6 +126,13 @@ class _Reader(HTMLParser):
         self._text: list[str] = []
         self._from = 0
         self._in_paragraph = False
+        self._is_unclosed = False
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """As of HTMLParser, which looks for the end of each comment anew, even if there was none for the last."""
+        found = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = found < 0
+        return found
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "br":
