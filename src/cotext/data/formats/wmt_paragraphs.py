@@ -129,7 +129,7 @@ class _Reader(HTMLParser):
         self._is_unclosed = False
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        """As of HTMLParser, which looks for the end of each comment anew, even if there was none for the last."""
+        """As of HTMLParser, which looks for the end of each comment anew, even if the last had none."""
         found = -1 if self._is_unclosed else super().parse_comment(i, report)
         self._is_unclosed = found < 0
         return found
