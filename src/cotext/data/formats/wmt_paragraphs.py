@@ -115,24 +115,32 @@ def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
     return reader.found
 
 
-class _Reader(HTMLParser):
+class TextParser(HTMLParser):
+    """A parser of a text fed as a whole, which looks for the end of a comment that is not closed only once."""
+
+    def __init__(self) -> None:
+        """Begin a text."""
+        super().__init__(convert_charrefs=True)
+        self._is_unclosed = False
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Return the end of a comment; -1 if it is not closed."""
+        found = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = found < 0
+        return found
+
+
+class _Reader(TextParser):
     """The text between block elements: a `<p>` is a paragraph even if empty, other text if there is some."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self.found: list[tuple[str, tuple[int, int]]] = []
         self._whole = text
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self._text: list[str] = []
         self._from = 0
         self._in_paragraph = False
-        self._is_unclosed = False
-
-    def parse_comment(self, i: int, report: bool = True) -> int:
-        """As of HTMLParser, which looks for the end of each comment anew, even if the last had none."""
-        found = -1 if self._is_unclosed else super().parse_comment(i, report)
-        self._is_unclosed = found < 0
-        return found
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "br":
