@@ -52,7 +52,11 @@ from cotext.serving.jobs.names import attachment, clean_name, result_name
 SMALL, LARGE = 16 << 10, 64 << 10
 ENOUGH = 0.05  # seconds below which growth is not looked at
 GROWTH = 6.0  # times, where text is four times as long
+DRAWN = 60  # repetitions for each subject, of about 150
+_SHORT = ENOUGH / 64  # seconds for SMALL: even cubic growth stays below ENOUGH for LARGE
+_SLOW = 0.3  # seconds for SMALL: growth is looked at from a quarter of it on, to save time
 _TINY, _TOO_LONG = 2 << 10, 1.0  # characters, and seconds after which no larger text is tried
+_AGAIN = 3  # measurements of what looks slow, of which the shortest counts
 
 # What is repeated, from a character to a beginning of markup that is never closed.
 _UNITS = (
@@ -73,9 +77,9 @@ _AFTER = (
 
 
 def repetitions(draw: random.Random) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Texts of any size, with their names: units again and again, between others at random; counted ones."""
+    """Texts of any size, with their names: some units again and again, between others; counted ones."""
     pairs = [*(("", unit) for unit in _UNITS), *_AFTER]
-    for before, unit in pairs:
+    for before, unit in draw.sample(pairs, DRAWN):
         between = before or draw.choice(["", "", "a "]), draw.choice(["", "x", "!", " a\n"])
         yield f"{between[0]}{unit}...{between[1]}", partial(_repeated, unit, *between)
     for form in ("{{{}}} ", "a{} ", "Ab{}, ", "<a{}>", "[a{}]"):
@@ -94,13 +98,20 @@ def offence(subject: Callable[[str], object], text: Callable[[int], str]) -> str
     """The seconds that a subject takes if these are more than linear; else nothing."""
     if (first := seconds(subject, text(_TINY))) > _TOO_LONG:
         return f"{first:.2f} s for {_TINY:,} characters"
-    if seconds(subject, text(LARGE)) <= ENOUGH:
+    sizes, small = (SMALL, LARGE), seconds(subject, text(SMALL))
+    if small <= _SHORT:
         return ""
-    # The least of two, since other processes change the caches.
-    small, large = (min(seconds(subject, text(size)) for _ in range(2)) for size in (SMALL, LARGE))
+    if small > _SLOW:
+        sizes, large = (SMALL // 4, SMALL), small
+        small = seconds(subject, text(SMALL // 4))
+    else:
+        large = seconds(subject, text(LARGE))
+    if large > max(ENOUGH, GROWTH * small):
+        # The least of several, since other processes change the caches of the processor.
+        small, large = (min(seconds(subject, text(size)) for _ in range(_AGAIN)) for size in sizes)
     if large <= max(ENOUGH, GROWTH * small):
         return ""
-    return f"{small:.3f} s for {SMALL:,} characters, {large:.3f} s for {LARGE:,}"
+    return f"{small:.3f} s for {sizes[0]:,} characters, {large:.3f} s for {sizes[1]:,}"
 
 
 def seconds(subject: Callable[[str], object], text: str) -> float:

@@ -28,6 +28,8 @@ _UNSEEN: Final = frozenset(
 class DrawingDialect:
     """DrawingML of a namespace, in braces."""
 
+    joins_text = False
+
     def __init__(self, namespace: str) -> None:
         self._prefix = namespace
 

@@ -22,7 +22,7 @@ from cotext.runtime.reading import parse_json
 
 MAX_DEPTH: Final = 100
 MAX_ADDRESS: Final = 300  # characters
-_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([\[\]{}:,])|[^\s"\[\]{}:,]+')
+_TOKEN = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|([\[\]{}:,])|[^\s"\[\]{}:,]+')
 _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
 _CORPUS_KEYS: Final = ("sentences", "source", "target", "tgt_lang", "src_text", "hypothesis")

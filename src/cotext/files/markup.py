@@ -98,7 +98,7 @@ class Markup:
     def __init__(self, page: str, xml: bool = False, rules: ElementRules = PAGES) -> None:
         self._page = page
         self._rules = rules
-        taken_marks = set(_MARK.findall(page))
+        taken_marks = {found[0] for found in _MARK.finditer(page)}  # others run between two matches
         self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in taken_marks)
         self.blocks: list[Block] = []
         self.left: dict[str, list[int]] = {}

@@ -38,7 +38,9 @@ _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"', **{character: f"\\{name}" for name, character in _NAMED.items()}}
 # What has no charset is taken, too, so that no line is searched again from within.
-_CHARSET = re.compile(rb"Content-Type:[^\"\n]*?charset=([\w.:-]+)|Content-Type:[^\"\n]*", re.IGNORECASE)
+_CHARSET = re.compile(
+    rb"Content-Type:[^\"\n]{0,1000}?charset=([\w.:-]+)|Content-Type:[^\"\n]*", re.IGNORECASE
+)
 _HEAD = re.compile(rb"(?:\s|#[^\n]*\n)*(?:msgctxt|msgid)\s*\"")
 
 

@@ -19,6 +19,8 @@ _REFERENCE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 class CellDialect:
     """Text of a cell or a comment; how it is read aloud goes with the text that it was for."""
 
+    joins_text = True
+
     def atoms(self, paragraph: "etree._Element") -> list[Atom]:
         """What the text holds, in order."""
         return list(_atoms(paragraph))

@@ -6,11 +6,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from typing import Any, Final, Literal
 
 from cotext.data.formats.wmt import WmtLine
-from cotext.data.formats.wmt_paragraphs import paragraphs, unfenced
+from cotext.data.formats.wmt_paragraphs import TextParser, paragraphs, unfenced
 from cotext.data.languages import primary_language
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -215,11 +214,11 @@ def _of_html(text: str, original: str) -> Iterator[Fault]:
         yield Fault("tags", f"other numbers of tags than the source: {told}", "warning")
 
 
-class _Tags(HTMLParser):
+class _Tags(TextParser):
     """The tags of a text: how many of each, and the first that is not closed in turn."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self.count: Counter[str] = Counter()
         self.unbalanced = ""
         self._open: list[str] = []

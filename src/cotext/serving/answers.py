@@ -26,18 +26,21 @@ RETRY_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class TextAnswer:
-    """Their translation: as many documents of as many blocks, and the sentences beside their translations."""
+    """Their translation: as many documents of as many blocks, and the sentences beside their translations.
+
+    `bytes`: about what it takes to keep it: its characters, and what stands around them.
+    """
 
     documents: list[list[Block]]
     pairs: list[PairedSentence]
+    bytes: int = field(init=False)
 
-    @property
-    def bytes(self) -> int:
-        """About what it takes to keep it: its characters, and what stands around them."""
+    def __post_init__(self) -> None:
+        """Count the bytes: in the thread that made the answer, as there may be many blocks."""
         blocks = [block for document in self.documents for block in document]
         characters = sum(len(block.text) for block in blocks)
         characters += sum(len(pair.source) + len(pair.target) for pair in self.pairs)
-        return 4 * characters + 500 * (len(blocks) + len(self.pairs) + 1)
+        object.__setattr__(self, "bytes", 4 * characters + 500 * (len(blocks) + len(self.pairs) + 1))
 
 
 @dataclass(frozen=True, slots=True)

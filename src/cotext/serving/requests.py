@@ -1,10 +1,12 @@
 """What the dialects read of a request in the same way: fields as JSON or as a form, and who asks."""
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
+from anyio import to_thread
 from starlette.requests import Request
 
 from cotext.runtime.errors import CotextError
@@ -19,6 +21,8 @@ T = TypeVar("T")
 
 MAX_JSON_DEPTH: Final = 16
 MAX_FILES: Final = 4
+IN_LOOP_BYTES: Final = 16 * 1024  # of a body that is parsed in the event loop; others would hold it up
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
 
 
@@ -57,6 +61,14 @@ async def fields(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         return await _parts(request)
     content = await request.body()
+    max_fields = service_of(request).settings.max_fields
+    if len(content) > IN_LOOP_BYTES:
+        return await to_thread.run_sync(_parsed, content, kind, options, max_fields)
+    return _parsed(content, kind, options, max_fields)
+
+
+def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
+    """The fields of a body that is not a multipart form; raises RequestError as `fields`."""
     if not content.strip():
         return {}
     if options.get("charset", "utf-8").lower() not in _UTF8:
@@ -66,7 +78,7 @@ async def fields(request: Request) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise RequestError(400, "the body is not UTF-8") from None
     if kind == "application/x-www-form-urlencoded":
-        return _form(text, service_of(request).settings.max_fields)
+        return _form(text, max_fields)
     if kind not in ("", "application/json") and not kind.endswith("+json"):
         raise RequestError(415, "send application/json, or a form")
     return _json(text)
@@ -125,7 +137,7 @@ async def _parts(request: Request) -> dict[str, Any]:
     found = {name: form.getlist(name) for name in form}
     for name, values in found.items():
         for text in (name, *(value for value in values if isinstance(value, str))):
-            if "\0" in name or any("\ud800" <= c <= "\udfff" for c in text):
+            if "\0" in name or _HALF_CHARACTER.search(text):
                 raise RequestError(400, "the form holds half characters")
     return found
 

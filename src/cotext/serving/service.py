@@ -125,7 +125,8 @@ class Service:
         if self._is_stopping:
             raise stopping()
         note_system(request.system.name)
-        key = _key(request, client)
+        # In a thread, as a text may have a hundred thousand blocks.
+        key = await asyncio.get_running_loop().run_in_executor(self._threads, _key, request, client)
         compute = partial(self._compute, request)
         try:
             async with asyncio.timeout(self.settings.request_seconds):

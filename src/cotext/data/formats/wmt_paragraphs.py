@@ -30,7 +30,9 @@ _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
 )
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
-_STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?')  # of valid JSON; a key has a colon behind it
+_STRING: Final = re.compile(
+    r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?'
+)  # of valid JSON; a key has a colon behind it
 # From a character to the last before an empty line.
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
@@ -113,11 +115,26 @@ def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
     return reader.found
 
 
-class _Reader(HTMLParser):
+class TextParser(HTMLParser):
+    """A parser of a text fed as a whole, which looks for the end of a comment that is not closed only once."""
+
+    def __init__(self) -> None:
+        """Begin a text."""
+        super().__init__(convert_charrefs=True)
+        self._is_unclosed = False
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Return the end of a comment; -1 if it is not closed."""
+        found = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = found < 0
+        return found
+
+
+class _Reader(TextParser):
     """The text between block elements: a `<p>` is a paragraph even if empty, other text if there is some."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self.found: list[tuple[str, tuple[int, int]]] = []
         self._whole = text
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
