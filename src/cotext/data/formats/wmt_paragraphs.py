@@ -116,7 +116,7 @@ def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
 
 
 class TextParser(HTMLParser):
-    """A parser of a text fed as a whole, which looks only once for the end of a comment that is not closed."""
+    """A parser of a text fed as a whole, which looks once for the end of a comment that is not closed."""
 
     def __init__(self) -> None:
         """Begin a text."""
