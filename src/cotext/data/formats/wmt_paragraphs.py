@@ -116,7 +116,7 @@ def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
 
 
 class TextParser(HTMLParser):
-    """A parser of a whole text that looks for the end of an unclosed comment only once."""
+    """A parser of a text fed as a whole, which looks once for the end of a comment that is not closed."""
 
     def __init__(self) -> None:
         """Begin a text."""
