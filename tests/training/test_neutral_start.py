@@ -18,7 +18,6 @@ from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View, Window
 from cotext.decoding.translator import DocumentTranslator
-from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
@@ -169,9 +168,6 @@ def test_single_sentences_cost_what_they_cost_the_sentence_model(
     tokenizer = open_data(data).tokenizer
     config, model, _ = started(recipe, data, either, tmp_path)
     there_config, there = sentence_model(either, data)
-    if "separators" in (config.train.blend or ()):  # of which the sentence model knows nothing
-        there.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
-        there.blend(0.0, ["separators"])
     with torch.no_grad():
         expected = loss(there, batches(there_config, tokenizer, SentenceView()))
         assert expected > 5  # far from a model that finds all words alike

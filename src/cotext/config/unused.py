@@ -53,8 +53,7 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
 
 def _has_target_context(config: Config) -> bool:
     return any(
-        cut.kind == "window" and bool(cut.before if cut.target_before is None else cut.target_before)
-        for cut in (config.view, *config.view.mixed_with)
+        cut.kind == "window" and cut.target_context > 0 for cut in (config.view, *config.view.mixed_with)
     )
 
 

@@ -24,6 +24,11 @@ class CutConfig(Closed):
     parts: PositiveInt = 1
     """For `document` and `cumulative`: number of equal parts into which every piece is cut."""
 
+    @property
+    def target_context(self) -> int:
+        """For `window`: number of context sentences before the current one on the target side."""
+        return self.before if self.target_before is None else self.target_before
+
 
 class SharedCut(CutConfig):
     """Further instances to train on."""

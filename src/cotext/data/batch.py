@@ -40,6 +40,7 @@ from torch import Tensor
 
 from cotext.data.views import Window
 from cotext.layers.layouts import Layouts
+from cotext.layers.masks import is_current
 from cotext.layers.moving import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]
@@ -165,8 +166,7 @@ class Batch:
     @property
     def is_current(self) -> Tensor:
         """[B, T], True where a label belongs to a current sentence of its row."""
-        first, stop = self.source.current[:, :1], self.source.current[:, 1:]
-        return (self.label_sentence >= first) & (self.label_sentence < stop)
+        return is_current(self.label_sentence, self.source.current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +219,11 @@ def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unk
     Each with probability `share`; target and context stay. What the current source does not say, context may
     (Fernandes et al. 2021, section 4). Draws from torch's global generator.
     """
-    source, current = batch.source, batch.source.current
-    is_current = (source.sentence >= current[:, :1]) & (source.sentence < current[:, 1:])
+    source = batch.source
     hidden = _hidden(source.tokens, share, symbols, unknown)
+    chosen = is_current(source.sentence, source.current)
     dropped = copy(batch)
-    dropped.source = replace(source, tokens=torch.where(is_current, hidden, source.tokens))
+    dropped.source = replace(source, tokens=torch.where(chosen, hidden, source.tokens))
     return dropped
 
 

@@ -22,8 +22,7 @@ def has_rows_of_several(view: ViewConfig) -> bool:
 def has_target_rows_of_several(view: ViewConfig) -> bool:
     """Whether the target side of an instance can have more than one sentence."""
     return any(
-        cut.kind == "document"
-        or (cut.kind == "window" and bool(cut.before if cut.target_before is None else cut.target_before))
+        cut.kind == "document" or (cut.kind == "window" and cut.target_context > 0)
         for cut in (view, *view.mixed_with)
     )
 

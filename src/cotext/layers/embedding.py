@@ -164,7 +164,8 @@ class SentenceEmbedding(nn.Module, Blended):
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
             if self.training and self.offset:
                 at, below = moved(at, self.offset), None if below is None else below + self.offset
-            x = x + share * self.encoding(side)(at, below)
+            encoded = self.encoding(side)(at, below)
+            x = x + (encoded if share == 1 else share * encoded)
         if share < 1:
             # Positions of the sentence model that training started from, which are on their way out.
             before = position_of("reset", position, rank, sentence)
@@ -175,7 +176,9 @@ class SentenceEmbedding(nn.Module, Blended):
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif kind.segments == "sinusoidal":
             encoded = sinusoidal(k + 1 if self.from_current else k, x.size(-1)).to(x.dtype)
-            x = x + self.in_force * (encoded if self.from_first else encoded * (k > 0)[:, :, None])
+            if not self.from_first:
+                encoded = encoded * (k > 0)[:, :, None]
+            x = x + (encoded if self.in_force == 1 else self.in_force * encoded)
         return self.finished(x, side)
 
     def finished(self, x: Tensor, side: Side) -> Tensor:

@@ -184,7 +184,12 @@ class Layout:
     @cached_property
     def has_several(self) -> bool:
         """Whether any row has several sentences."""
-        return bool((self.sentence.max(dim=1).values > self.sentence[:, 0]).any())
+        return bool(self._of_several.any())
+
+    @cached_property
+    def _of_several(self) -> Tensor:
+        """Rows of several sentences: [B]."""
+        return self.sentence.max(dim=1).values > self.sentence[:, 0]
 
     @cached_property
     def several(self) -> "tuple[Tensor | None, Layout] | None":
@@ -192,9 +197,9 @@ class Layout:
 
         With the distances between sentences. None: there is no such row.
         """
-        chosen = self.sentence.max(dim=1).values > self.sentence[:, 0]
-        if not bool(chosen.any()):
+        if not self.has_several:
             return None
+        chosen = self._of_several
         several = (None, self) if bool(chosen.all()) else self.of_rows(chosen)
         _ = several[1].segments
         return several

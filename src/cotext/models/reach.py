@@ -124,5 +124,5 @@ def _source_row(config: Config) -> Reach:
 def _target_row(config: Config) -> Reach:
     view = config.view
     if view.kind == "window":
-        return Reach(view.before if view.target_before is None else view.target_before)
+        return Reach(view.target_context)
     return _source_row(config) & BEFORE if view.kind == "document" else OWN
