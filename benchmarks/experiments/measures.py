@@ -36,6 +36,7 @@ ON_DEVICE = (
     "cxmi",
     "speed",
 )
+LEARNED = 90.0  # per cent right
 Figures = dict[str, float]
 
 
@@ -81,7 +82,7 @@ def cotext(*arguments: str | Path, device: str | None, printed: Path | None = No
 def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
     """The commands of a measure, in order; raises CotextError where a file is missing."""
     if measure.contrastive is not None:
-        return [_contrastive(measure.contrastive, place, device)]
+        return list(_contrastive(measure.contrastive, place, device))
     if measure.translation is not None:
         return list(_translation(measure.translation, place, device))
     if measure.cxmi is not None:
@@ -98,16 +99,28 @@ def figures(measure: Measure, place: Place) -> Figures:
     if measure.training:
         return of_training(place.run)
     if measure.contrastive is not None:
-        return of_suites(_read(place.out))
+        found = of_suites(_read(place.out))
+        for update, path in _at_checkpoints(place):
+            at = of_suites(_read(path))
+            found |= {f"{name}.at.{update}": value for name, value in at.items()}
+            for name, value in at.items():
+                if name.endswith(".near") and value >= LEARNED:
+                    found.setdefault(f"{name.removesuffix('.near')}.since", update)
+        return found
     if measure.translation is not None:
         found = of_evaluation(_read(place.out)) | of_translation(_read(_translated(place.out)))
-        for path in place.out.parent.glob(f"{place.out.stem}.at.*.json"):
-            update = path.name.removesuffix(".json").rpartition(".")[2]
+        for update, path in _at_checkpoints(place):
             found |= {f"{name}.at.{update}": value for name, value in of_evaluation(_read(path)).items()}
         return found
     if measure.cxmi is not None:
         return dict(flat(_read(place.out)["conditions"]))
     return dict(flat(_read(place.out))) if place.out.is_file() else {}
+
+
+def _at_checkpoints(place: Place) -> list[tuple[int, Path]]:
+    """Updates of the checkpoints that were measured, in order, each with its file."""
+    paths = place.out.parent.glob(f"{place.out.stem}.at.*.json")
+    return sorted((int(path.stem.rpartition(".")[2]), path) for path in paths)
 
 
 def _read(path: Path) -> Any:
@@ -117,7 +130,8 @@ def _read(path: Path) -> Any:
 # ------------------------------------------------------------------------------------------- commands
 
 
-def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
+def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Iterator[Step]:
+    """Score the suites with the final model, then with checkpoints."""
     suites: list[Path] = []
     for path in (Path(place.filled(suite)) for suite in asked.suites):
         suites += sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -125,8 +139,12 @@ def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
         raise CotextError(f"{', '.join(map(place.filled, asked.suites))}: no contrastive suite there")
     controls = ["--controls"] if asked.controls else []
     controls += [] if asked.context == "true" else ["--context", asked.context]
-    options = [*controls, *as_options(_filled(asked.settings, place)), "--out", str(place.out)]
-    return cotext("contrastive", place.run, *suites, *options, device=device)
+    options = [*controls, *as_options(_filled(asked.settings, place))]
+    yield cotext("contrastive", place.run, *suites, *options, "--out", place.out, device=device)
+    for update in checkpoints(place.run) if asked.checkpoints else ():
+        out = place.out.with_name(f"{place.out.stem}.at.{update}.json")
+        chosen = ("--checkpoint", str(update), "--out", out)
+        yield cotext("contrastive", place.run, *suites, *options, *chosen, device=device)
 
 
 def _cxmi(asked: Cxmi, place: Place, device: str | None) -> Step:
@@ -232,6 +250,7 @@ def of_training(run: Path) -> Figures:
 def of_suites(report: Mapping[str, Any]) -> Figures:
     """Accuracy in per cent by suite, and by sentences back to the clue where a suite knows them.
 
+    `SUITE.near` is the mean over one to three sentences back,
     `elsewhere` is the mean over distances where the clue is not in the current sentence, `beyond.N` over
     those of more than N sentences back; without a suite, over the distances of all suites.
     """
@@ -246,6 +265,8 @@ def of_suites(report: Mapping[str, Any]) -> Figures:
         found |= {f"{name}.{distance}": value for distance, value in distances.items()}
         away = [value for distance, value in distances.items() if distance != "0"]
         elsewhere += away
+        if near := [distances[d] for d in ("1", "2", "3") if d in distances]:
+            found[f"{name}.near"] = statistics.mean(near)
         if away:
             found[f"{name}.elsewhere"] = statistics.mean(away)
         for limit in range(4):

@@ -20,7 +20,7 @@ from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
 from benchmarks.experiments.data import SUITES, make_controlled
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
-from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan import Contrastive, Measure, read_experiment, require_recipes
 from benchmarks.experiments.plan_data import Controlled
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
@@ -335,8 +335,26 @@ def test_figures_of_suites_by_distance() -> None:
     assert found["pronoun"] == 75
     assert found["pronoun.elsewhere"] == 60
     assert found["pronoun.>3"] == 40
+    assert found["pronoun.near"] == 80
+    assert "cataphora.near" not in found
     assert found["elsewhere"] == 50  # of 80, 40 and 30
     assert (found["beyond.0"], found["beyond.1"]) == (60, 40)
+
+
+def test_the_first_checkpoint_that_has_learned_a_suite(tmp_path: Path) -> None:
+    for name, percent in {
+        "accuracy": 95,
+        "accuracy.at.900": 96,
+        "accuracy.at.1000": 94,
+        "accuracy.at.300": 40,
+    }.items():
+        each = {"accuracy_percent": percent, "chance_percent": 50.0}
+        suite = {"overall": each, "by_distance": {"1": each}}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"controlled/pronoun": suite}))
+    place = Place(tmp_path, tmp_path, tmp_path / "accuracy.json", {}, {})
+    found = figures(Measure(contrastive=Contrastive(checkpoints=True)), place)
+    assert (found["pronoun.near"], found["pronoun.near.at.300"]) == (95, 40)
+    assert found["pronoun.since"] == 900
 
 
 def test_numbers_of_nested_json_by_dotted_keys() -> None:
