@@ -39,7 +39,7 @@ class Contrastive(Closed):
     settings: Settings = Field(default={})
     """Of scoring, as in `group_windows: 4`."""
     checkpoints: bool = False
-    """Of every checkpoint that is left, too: figures end in `.at.UPDATE`, and `SUITE.since` is the first update
+    """Of every checkpoint that is left, too: figures end in `.at.UPDATE`. `SUITE.since` is the first update
     with at least 90 % one to three sentences back."""
 
 
