@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from cotext.data.formats.tmx import pairs
 from cotext.files.bilingual import Job
 from cotext.files.blocks import Close, Copied, Open, Point
 from cotext.files.table import recognise
-from cotext.files.tmx import FORMAT, Tmx, pairs, written
+from cotext.files.tmx import FORMAT, Tmx, written
 from cotext.runtime.errors import CotextError
 
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>

@@ -7,10 +7,11 @@ import pytest
 import torch
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
+from cotext.cli.bilingual import context_influences
 from cotext.data.documents import ParallelDocument
 from cotext.decoding.translate_blocks import PairedSentence
 from cotext.decoding.translator import DocumentTranslator
-from cotext.reports.bilingual import context_influences, render_page
+from cotext.reports.bilingual import render_page
 
 NASTY = "</td><script>alert(1)</script> \"quoted\" 'single' &amp; <b onclick=x()>"
 VOID = ("meta", "br", "link")

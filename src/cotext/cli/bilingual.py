@@ -1,16 +1,20 @@
 """`cotext translate --bilingual`: source and translation side by side, as a page or as a memory."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
+    from cotext.analysis.context_use import TokenScorer
     from cotext.decoding.open import OpenedRun
+    from cotext.decoding.translate_blocks import PairedSentence
     from cotext.decoding.translate_files import BlocksJob
     from cotext.files.blocks import FileFormat
+    from cotext.reports.bilingual import Influences
 
 KINDS = (".html", ".tmx")
 
@@ -48,7 +52,7 @@ def check_bilingual(
 def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: bool) -> None:
     """Write the sentences of a finished job beside their translations; `explain`: what context has done."""
     from cotext.files.tmx import written
-    from cotext.reports.bilingual import context_influences, render_page
+    from cotext.reports.bilingual import render_page
     from cotext.runtime.files import replacing
     from cotext.runtime.progress import meter
 
@@ -72,3 +76,31 @@ def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: 
         content = render_page(job.source.name, (source, target), pairs, about, explained).encode()
     with replacing(path.resolve()) as temporary:
         temporary.write_bytes(content)
+
+
+def context_influences(
+    scorer: "TokenScorer",
+    sentences: Sequence["PairedSentence"],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list["Influences"]:
+    """For every sentence of a file, the influence of the others that its translation sees, largest first.
+
+    That is the log-probability of the translation with the context sentence minus that without it.
+
+    Raises:
+        CotextError: a system whose single tokens have no probability, or a sentence too long to be scored.
+    """
+    from cotext.analysis.context_use import influences
+    from cotext.data.documents import ParallelDocument
+
+    found: list[Influences] = []
+    for name, members in groupby(sentences, lambda each: each.document):
+        pairs, first = list(members), len(found)
+        document = ParallelDocument(
+            str(name + 1), tuple(each.source for each in pairs), tuple(each.target for each in pairs)
+        )
+        for each in influences(scorer, document):
+            ranked = sorted(each.influences, key=lambda one: -abs(one.nats))
+            found.append([(first + one.number, one.nats) for one in ranked])
+        on_sentences(len(pairs))
+    return found

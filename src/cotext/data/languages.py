@@ -98,6 +98,24 @@ def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
     return next(filter(None, ranks), [])
 
 
+def same_language(first: str, second: str) -> bool:
+    """Whether two codes mean one language: "en", "EN", "en-US", "en_GB" and "eng_Latn" do.
+
+    Two regions of one language are the same here; where both are in a file, `best_language` chooses.
+    """
+    return primary_language(first) == primary_language(second) != ""
+
+
+def best_language(wanted: str, found: list[str]) -> str | None:
+    """Of the codes in a file, that which fits best: the same code, else the first of the same language."""
+    exact = [code for code in found if _normal(code) == _normal(wanted)]
+    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
+
+
+def _normal(code: str) -> str:
+    return code.strip().replace("_", "-").lower()
+
+
 def language_of_name(path: Path) -> str:
     """The language in the name of a file, by its last such ending, as in train.en or a.de.txt.xz."""
     endings = path.name.lower().split(".")[1:]

@@ -14,8 +14,8 @@ from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
-from cotext.files.blocks import Block, Contents, Copied, Piece, Point
-from cotext.files.dropped import NOTHING, Dropped, dropped, empty_links
+from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links
+from cotext.files.dropped import NOTHING, Dropped, dropped
 from cotext.files.final_stop import without_added_stop
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
 from cotext.files.tags import SentenceAlignment, project, shown_text

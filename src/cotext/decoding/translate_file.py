@@ -14,7 +14,7 @@ from typing import Any
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document
 from cotext.data.formats import write_translations
-from cotext.data.formats.table import FORMATS, find_format
+from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.languages import name_warning
 from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
@@ -29,7 +29,6 @@ from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.decoding.written_beside import lists_beside, remove_lists, write_lists, write_scores
 from cotext.files.guide import Guide
-from cotext.files.table import require_written
 from cotext.files.terms import TermGuide
 from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError

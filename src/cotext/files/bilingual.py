@@ -7,7 +7,6 @@ and is context.
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from cotext.data.languages import primary_language
 from cotext.files.blocks import FileFormat
 from cotext.runtime.errors import CotextError, shown
 
@@ -52,21 +51,3 @@ class BilingualFormat(FileFormat, Protocol):
     def for_job(self, job: Job) -> FileFormat:
         """The same format, reading what this job asks for."""
         ...
-
-
-def same_language(first: str, second: str) -> bool:
-    """Whether two codes mean one language: "en", "EN", "en-US", "en_GB" and "eng_Latn" do.
-
-    Two regions of one language are the same here; where both are in a file, `best_language` chooses.
-    """
-    return primary_language(first) == primary_language(second) != ""
-
-
-def best_language(wanted: str, found: list[str]) -> str | None:
-    """Of the codes in a file, that which fits best: the same code, else the first of the same language."""
-    exact = [code for code in found if _normal(code) == _normal(wanted)]
-    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
-
-
-def _normal(code: str) -> str:
-    return code.strip().replace("_", "-").lower()

@@ -144,3 +144,23 @@ def _merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield piece
     if text:
         yield text
+
+
+def empty_links(source: Sequence[Piece], target: Sequence[Piece]) -> int:
+    """How many links enclose text in a source, and nothing in its translation."""
+    links = {piece.key for piece in source if isinstance(piece, Open) and piece.link}
+    return len(_enclosing(source, links) - _enclosing(target, links)) if links else 0
+
+
+def _enclosing(pieces: Iterable[Piece], keys: set[int]) -> set[int]:
+    """Of the elements with these keys, those that enclose something to be seen."""
+    inside: set[int] = set()
+    found: set[int] = set()
+    for piece in pieces:
+        if isinstance(piece, Open):
+            inside |= {piece.key} & keys
+        elif isinstance(piece, Close):
+            inside.discard(piece.key)
+        elif isinstance(piece, Copied | Point) or piece.strip():
+            found |= inside
+    return found

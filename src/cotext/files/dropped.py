@@ -9,11 +9,9 @@ translation has none.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
-
-from cotext.files.blocks import Close, Copied, Open, Piece, Point
 
 # A space divides thousands only.
 _NUMBER: Final = re.compile(r"\d+(?:[.,'’٫٬]\d+|[ \u00a0\u2009\u202f]\d{3}(?!\d))*")
@@ -132,23 +130,3 @@ def _same(one: str, other: str, divided: bool) -> bool:
 
 def _is_worded(digits: str) -> bool:
     return (int(digits[:4]) <= _WORDED and len(digits) < 4) or not digits[1:].strip("0")
-
-
-def empty_links(source: Sequence[Piece], target: Sequence[Piece]) -> int:
-    """How many links enclose text in a source, and nothing in its translation."""
-    links = {piece.key for piece in source if isinstance(piece, Open) and piece.link}
-    return len(_enclosing(source, links) - _enclosing(target, links)) if links else 0
-
-
-def _enclosing(pieces: Iterable[Piece], keys: set[int]) -> set[int]:
-    """Of the elements with these keys, those that enclose something to be seen."""
-    inside: set[int] = set()
-    found: set[int] = set()
-    for piece in pieces:
-        if isinstance(piece, Open):
-            inside |= {piece.key} & keys
-        elif isinstance(piece, Close):
-            inside.discard(piece.key)
-        elif isinstance(piece, Copied | Point) or piece.strip():
-            found |= inside
-    return found

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cotext.data.formats.tmx import DOCUMENT
+from cotext.data.formats.tmx import DOCUMENT, pairs
 from cotext.data.languages import Languages
-from cotext.files.tmx import pairs
 from cotext.runtime.errors import CotextError
 
 START = None  # the context of the first sentence of a document

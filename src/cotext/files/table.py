@@ -28,10 +28,6 @@ MODULES: Final[tuple[str, ...]] = (
 )
 # Formats that any text has, taken only where its name says so.
 BY_NAME: Final = frozenset({"markdown", "yaml"})
-# Names of what people have and nothing here writes.
-UNWRITTEN: Final = frozenset(
-    (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
-)
 # Names of corpora of one format alone (`cotext.data.formats`); any other name may be that of a corpus.
 CORPORA: Final = {".jsonl": ("jsonl", "wmt"), ".tsv": ("tsv",), ".parquet": ("parquet",)}
 # Formats of which any text may be a file, though it is not recognised as one.
@@ -53,12 +49,6 @@ def recognise(head: bytes, name: str) -> FileFormat | None:
     suffix = Path(name).suffix.lower()
     named = [format for format in found if suffix in format.suffixes]
     return next(iter(named or (format for format in found if format.name not in BY_NAME)), None)
-
-
-def require_written(out: Path) -> None:
-    """Raise CotextError where the name of an output is that of a format that nothing here writes."""
-    if out.suffix.lower() in UNWRITTEN:
-        raise CotextError(f"{out}: ends in {out.suffix}, a format that is not written; choose another name")
 
 
 def require_page_name(out: Path) -> None:

@@ -5,22 +5,19 @@ properties name it, are a document (see `cotext.data.formats.tmx`). Codes of inl
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from cotext.data.formats.tmx import (
-    DOCUMENT,
     FOOTER,
     HEADER,
-    POSITION,
     document_of,
     encode_unit,
-    read_units,
 )
-from cotext.files.bilingual import ANY, Job, best_language, same_language
+from cotext.data.languages import best_language, same_language
+from cotext.files.bilingual import ANY, Job
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
@@ -37,33 +34,6 @@ from cotext.files.xml_places import (
 from cotext.runtime.errors import CotextError
 
 _ROOT: Final = re.compile(rb"<tmx[\s>]")
-
-
-def pairs(
-    path: Path, source_language: str, target_language: str
-) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Source, target and properties of every unit that has both languages, read as a stream.
-
-    The property `x-document` names the document of the unit, whatever the memory calls it; in a memory of
-    no documents it is empty, and the order of units is that of the text. `x-position` counts the units of
-    a document from 1 where the memory does not. A code fits in any region ("en", "en-US"), its own first.
-
-    Raises:
-        CotextError: missing, malformed, beyond a limit.
-    """
-    document, position = None, 0
-    for unit in read_units(path):
-        named = unit.document or ""
-        position = position + 1 if named == document else 1
-        document = named
-        found = list(unit.texts)
-        source, target = best_language(source_language, found), best_language(target_language, found)
-        if source is not None and target is not None:
-            yield (
-                unit.texts[source],
-                unit.texts[target],
-                {POSITION: str(position), **unit.properties, DOCUMENT: named},
-            )
 
 
 def written(

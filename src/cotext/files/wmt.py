@@ -15,8 +15,8 @@ from typing import Final
 
 from cotext.data.formats.wmt import WmtLine, submission_line, wmt_line
 from cotext.data.formats.wmt_paragraphs import unfenced
-from cotext.data.languages import fitting_codes
-from cotext.files.bilingual import ANY, Job, same_language
+from cotext.data.languages import fitting_codes, same_language
+from cotext.files.bilingual import ANY, Job
 from cotext.files.blocks import Block, Contents, OpenedFile
 from cotext.files.html import FORMAT as HTML
 from cotext.files.json import FORMAT as JSON

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from cotext.files.bilingual import ANY, Job, same_language
+from cotext.data.languages import same_language
+from cotext.files.bilingual import ANY, Job
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, Segment, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits

@@ -5,12 +5,9 @@ pointer, and when its number has the focus (tab). Nothing is told by colour alon
 translation may depend on can be opened; with `--explain`, how much it does comes along.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import groupby
 
-from cotext.analysis.context_use import TokenScorer, influences
-from cotext.data.documents import ParallelDocument
 from cotext.decoding.confidence import LEAST_SURE, least_sure
 from cotext.decoding.translate_blocks import PairedSentence
 from cotext.files.dropped import DroppedContent
@@ -42,31 +39,6 @@ body { max-width: 84rem; }
 </style>"""
 
 
-def context_influences(
-    scorer: TokenScorer,
-    sentences: Sequence[PairedSentence],
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> list[Influences]:
-    """For every sentence of a file, the influence of the others that its translation sees, largest first.
-
-    That is the log-probability of the translation with the context sentence minus that without it.
-
-    Raises:
-        CotextError: a system whose single tokens have no probability, or a sentence too long to be scored.
-    """
-    found: list[Influences] = []
-    for name, members in groupby(sentences, lambda each: each.document):
-        pairs, first = list(members), len(found)
-        document = ParallelDocument(
-            str(name + 1), tuple(each.source for each in pairs), tuple(each.target for each in pairs)
-        )
-        for each in influences(scorer, document):
-            ranked = sorted(each.influences, key=lambda one: -abs(one.nats))
-            found.append([(first + one.number, one.nats) for one in ranked])
-        on_sentences(len(pairs))
-    return found
-
-
 def render_page(
     title: str,
     languages: tuple[str, str],
@@ -76,7 +48,7 @@ def render_page(
 ) -> str:
     """The page of a translated file; `languages` as codes, empty where unknown; `about` is plain text.
 
-    `explained`: of every sentence, as by `context_influences`.
+    `explained`: of every sentence, the context sentences with their influence, largest first.
     """
     low = least_sure([each.confidence for each in sentences])
     rows = []

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import sacrebleu
 import torch
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.decoding.translator import DocumentTranslator
-from cotext.metrics.bleu import evaluate
 from cotext.models.interface import Model
 from cotext.training.prepared_data import PreparedData
 
@@ -29,7 +29,7 @@ def development_bleu(
     alone = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
     decode = config.decode.model_copy(update=alone)
     fast = config.model_copy(update={"decode": decode})
-    references = [Document(d.id, d.target) for d in documents]
+    references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))
 
     def score(model: Model) -> float:
@@ -42,8 +42,8 @@ def development_bleu(
 
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
         found = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
-        hypotheses = [found[i].document for i in range(len(documents))]
-        return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
+        hypotheses = [sentence for i in range(len(documents)) for sentence in found[i].document.sentences]
+        return float(sacrebleu.BLEU(force=True).corpus_score(hypotheses, [references]).score)
 
     return score
 

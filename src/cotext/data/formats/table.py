@@ -4,10 +4,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, parquet, tmx, tsv, wmt, wmt_xml
 from cotext.data.formats.records import Record
 from cotext.runtime.errors import CotextError, nearest, shown
+
+# Suffixes of formats that people have and that are not written.
+UNWRITTEN: Final = frozenset(
+    (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
+)
 
 
 def _no_text(record: Record) -> str:
@@ -129,3 +135,9 @@ def find_format(name: str) -> Format:
     near = nearest(kind, FORMATS)
     hint = f"did you mean {near[0]}? " if near else ""
     raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")
+
+
+def require_written(out: Path) -> None:
+    """Raise CotextError if an output is named after a format that is not written."""
+    if out.suffix.lower() in UNWRITTEN:
+        raise CotextError(f"{out}: ends in {out.suffix}, a format that is not written; choose another name")

@@ -17,6 +17,7 @@ from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
 from cotext.data.formats.wmt_xml import check_characters
 from cotext.data.formats.xml_stream import XmlStream
+from cotext.data.languages import best_language
 from cotext.runtime.errors import CotextError
 
 # As this package writes them.
@@ -109,6 +110,33 @@ def read_tmx(path: Path) -> Iterator[Record]:
         gathered.add(unit, source)
     if gathered is not None:
         yield gathered.record()
+
+
+def pairs(
+    path: Path, source_language: str, target_language: str
+) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Source, target and properties of every unit that has both languages, read as a stream.
+
+    The property `x-document` names the document of the unit, whatever the memory calls it; in a memory of
+    no documents it is empty, and the order of units is that of the text. `x-position` counts the units of
+    a document from 1 where the memory does not. A code fits in any region ("en", "en-US"), its own first.
+
+    Raises:
+        CotextError: missing, malformed, beyond a limit.
+    """
+    document, position = None, 0
+    for unit in read_units(path):
+        named = unit.document or ""
+        position = position + 1 if named == document else 1
+        document = named
+        found = list(unit.texts)
+        source, target = best_language(source_language, found), best_language(target_language, found)
+        if source is not None and target is not None:
+            yield (
+                unit.texts[source],
+                unit.texts[target],
+                {POSITION: str(position), **unit.properties, DOCUMENT: named},
+            )
 
 
 def languages_of_tmx(path: Path) -> tuple[str, str]:
