@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperGroup
 
 from cotext.cli.analysis import attention, probe, windows
-from cotext.cli.check import check
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
@@ -194,7 +193,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "leaderboard": leaderboard,
         "profile": profile,
         "score": score,
-        "check": check,
     },
     "Examine systems": {
         "contrastive": contrastive,
