@@ -40,7 +40,6 @@ from cotext.cli.options import (
     shard_of,
     tell_shard,
 )
-from cotext.cli.select import select
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.shortlist import shortlist
 from cotext.cli.speed import speed
@@ -200,7 +199,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "context": context,
         "attention": attention,
         "windows": windows,
-        "select": select,
         "probe": probe,
         "speed": speed,
     },

@@ -101,21 +101,6 @@ def _require_same_references(
             )
 
 
-def read_systems(
-    hypotheses: Mapping[str, Path], format: str | None, like: Sequence[Document], *, has_ids: bool
-) -> dict[str, list[Document]]:
-    """Hypotheses under the ids of a corpus where either has none of its own; `has_ids`: the corpus has some.
-
-    Raises:
-        CotextError: unreadable files; of WMT, other documents than the corpus has, or a corpus without ids.
-    """
-    read = {name: (path, *_read_side(path, format, "target", None)) for name, path in hypotheses.items()}
-    if has_ids:
-        return {name: _as_others(*each, like) for name, each in read.items()}
-    _require_known_order([*read.values()])
-    return {name: _renamed(documents, like) for name, (_, documents, _) in read.items()}
-
-
 def _read_side(
     path: Path, format: str | None, side: Side, language: str | None
 ) -> tuple[list[Document], Format]:
