@@ -11,18 +11,11 @@ from cotext.cli.options import (
     Abbreviations,
     Format,
     Json,
-    PearmutAnnotators,
-    PearmutDocuments,
-    PearmutFile,
-    PearmutSeed,
     Protocols,
     SplitBy,
     Words,
     as_json,
-    output,
-    sampling_of,
     splitting,
-    write_figures,
 )
 from cotext.runtime.errors import CotextError
 
@@ -145,10 +138,6 @@ def evaluate(
         int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --paired: seed, 12345 by default.")] = None,
-    pearmut: PearmutFile = None,
-    pearmut_documents: PearmutDocuments = None,
-    pearmut_seed: PearmutSeed = None,
-    pearmut_annotators: PearmutAnnotators = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
@@ -163,7 +152,7 @@ def evaluate(
         raise CotextError(f"{alone[0]} needs --comet MODEL")
     if comet_stride is not None and comet_slide is None:
         raise CotextError("--comet-stride needs --comet-slide SENTENCES")
-    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, pearmut, realign]
+    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, realign]
     if decisions:
         if hypothesis or any(of_texts) or ctxpro or muda or given:
             raise CotextError(
@@ -191,25 +180,11 @@ def evaluate(
     if not hypothesis or not reference:
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
-    sampling = sampling_of(pearmut, pearmut_documents, pearmut_seed, pearmut_annotators)
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.runtime.progress import meter
 
-    inputs = [*hypothesis, *reference, *([source] if source else [])]
-    if pearmut is not None and source is None:
-        raise CotextError("--pearmut shows the source beside translations; give it by --source")
-    with (
-        output(pearmut, inputs),
-        meter("COMET", 0) if comet is not None else nullcontext() as progress,
-    ):
-        campaign = None
-        if pearmut is not None and source is not None and sampling is not None:
-            from cotext.metrics.aligned_files import name_systems
-            from cotext.reports.pearmut import campaign_of_files, told
-
-            systems = name_systems(hypothesis)
-            campaign = campaign_of_files(pearmut.stem, source, systems, format, sampling, target_language)
+    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
 
         def on_comet(done: int, total: int) -> None:
             if progress is not None:
@@ -241,9 +216,6 @@ def evaluate(
             baseline=baseline,
             realign=("all" if realign_all else "unequal") if realign else None,
         )
-        if campaign is not None and pearmut is not None:
-            write_figures(pearmut, campaign)
-            typer.echo(told(campaign, pearmut), err=True)
     figures, blocks = evaluation.as_dict(), [evaluation.render()]
     if reports := _reports_beside(evaluation.hypotheses):
         from cotext.endpoints.kept_reports import render_reports
