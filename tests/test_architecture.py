@@ -190,7 +190,6 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
         for name in (
             "interface",
             "describe",
-            "former_names",
             "checks",
             "engine_folder",
             "half",

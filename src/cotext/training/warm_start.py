@@ -28,7 +28,6 @@ from cotext.config.view import ViewConfig
 from cotext.data.build import further_symbols, has_separators
 from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
-from cotext.models.former_names import renamed
 from cotext.models.interface import System
 from cotext.models.run_folder import describe_file, is_int8, model_file
 from cotext.runtime.errors import CotextError
@@ -235,8 +234,8 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """
     try:
         content = unsealed(read_text(path))
-        new = [renamed(name) for name in (*content["neutral"], *content["fresh"])]
-        return new, {renamed(name): (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
+        partly = {name: (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
+        return [*content["neutral"], *content["fresh"]], partly
     except (CotextError, ValueError, KeyError, TypeError, AttributeError):
         raise CotextError(
             f"{path}: missing or damaged; it says which parameters learn, and which of them at "
