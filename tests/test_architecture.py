@@ -192,8 +192,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "describe",
             "checks",
             "engine_folder",
-            "half",
-            "int8",
+            "precision",
             "batch_context",
             "reach",
         )
