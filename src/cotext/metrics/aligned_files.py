@@ -56,7 +56,7 @@ def read_aligned(
     count = len(hypotheses)
     every = [*read[count:], *([original] if original else []), *read[:count]]
     like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
-    if every[:-count] and not any(kind.carries_ids for _, _, kind in every[:-count]):
+    if not any(kind.carries_ids for _, _, kind in every[:-count]):
         _require_known_order(read[:count])
     same = [_as_others(*each, like) for each in read]
     fitting = _as_others(*original, like) if original else []
