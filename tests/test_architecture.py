@@ -190,11 +190,9 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
         for name in (
             "interface",
             "describe",
-            "former_names",
             "checks",
             "engine_folder",
-            "half",
-            "int8",
+            "precision",
             "batch_context",
             "reach",
         )

@@ -38,7 +38,7 @@ from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.blocks import Size
-from cotext.models.int8 import LEAST, quantised
+from cotext.models.precision import LEAST, quantised
 from cotext.models.transformer import Transformer
 from cotext.runtime.timing import Clock, in_turn
 

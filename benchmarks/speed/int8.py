@@ -24,9 +24,8 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.half_linear import HalfLinear
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import fastest, quantised_weight
-from cotext.models.half import halved
-from cotext.models.int8 import LEAST, quantised
 from cotext.models.interface import Model
+from cotext.models.precision import LEAST, halved, quantised
 from cotext.runtime.timing import Clock, in_turn
 
 SYSTEMS = {

@@ -20,7 +20,7 @@ from benchmarks.speed.vocabulary import ROWS, batch_of, numerals
 from cotext.data.batch import Batch
 from cotext.runtime.timing import Way, in_turn
 from cotext.training.low_rank import Trained, adapt
-from cotext.training.optimizer import make_optimizer
+from cotext.training.trainer import make_optimizer
 
 PIECES = 32_000
 

@@ -39,8 +39,8 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.interchange.ctranslate2 import write_weights
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.engine_folder import INSTALL
-from cotext.models.int8 import LEAST, quantised
 from cotext.models.interface import Model
+from cotext.models.precision import LEAST, quantised
 from cotext.runtime.devices import choose_device
 from cotext.runtime.timing import Way, in_turn, spread
 

@@ -24,9 +24,8 @@ from cotext.data.suite_files import read_suite
 from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
-from cotext.models.half import halved
-from cotext.models.int8 import quantised
 from cotext.models.interface import Model
+from cotext.models.precision import halved, quantised
 
 METRICS = ("s-bleu", "chrf")
 

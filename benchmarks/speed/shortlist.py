@@ -30,7 +30,7 @@ from cotext.data.shortlist import FREQUENT, Shortlist
 from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
-from cotext.models.int8 import LEAST, quantised
+from cotext.models.precision import LEAST, quantised
 from cotext.runtime.timing import Clock, in_turn
 
 CANDIDATES = 20

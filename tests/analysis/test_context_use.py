@@ -25,11 +25,11 @@ from cotext.analysis.context_use import (
     score_excerpts,
     word_lengths,
 )
-from cotext.analysis.word_diff import differing
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, one_sided, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translator import DocumentTranslator
+from cotext.reports.context_page import differing
 from cotext.runtime.errors import CotextError
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])

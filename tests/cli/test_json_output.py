@@ -37,7 +37,6 @@ COMMANDS = {
     "windows": "windows RUN --source WORLD/test.en --target WORLD/test.de --before 0 --before 1 --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",
     "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de --translate --set beam=1",
-    "select": "select RUN --source WORLD/test.en --target WORLD/test.de",
     "speed": "speed RUN --document WORLD/test.en --rounds 1 --setting one --device cpu",
     "profile": "profile --hypothesis WORLD/test.en --reference WORLD/test.de",
     "distill": "distill RUN --data WORLD/data --out OUT --set beam=1",
@@ -104,7 +103,7 @@ def test_all_commands_that_print_figures_are_asked() -> None:
         name for name, each in commands.items() if "json" in inspect.signature(each.callback).parameters
     }
     assert taking == commands.keys() - without
-    assert taking - {"check", "head", "join", "prepare", "shortlist", "train", "import"} == {
+    assert taking - {"head", "join", "prepare", "shortlist", "train", "import"} == {
         line.split()[0] for line in COMMANDS.values()
     }
 

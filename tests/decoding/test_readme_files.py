@@ -9,7 +9,7 @@ import test_subtitles
 from command_line import World, succeed
 from faking import members
 
-from cotext.cli import stream
+from cotext.cli import translate
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 UNITS = "<trans-unit id='1'><source>the cat sees</source></trans-unit>"
@@ -41,7 +41,7 @@ def test_the_commands_work_as_they_stand(
         first, *words = command.split()
         assert first == "cotext"
         if piped:
-            monkeypatch.setattr(stream, "STANDARD_INPUT", Path(piped.split()[1]))
+            monkeypatch.setattr(translate, "STANDARD_INPUT", Path(piped.split()[1]))
         shown = succeed(*words)
         if out:
             Path(out).write_text(shown.out)

@@ -14,8 +14,8 @@ from cotext.data.shortlist import Shortlist
 from cotext.data.views import Window
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.models.build import build_model
-from cotext.models.int8 import quantised
 from cotext.models.interface import Model
+from cotext.models.precision import quantised
 from cotext.runtime.errors import CotextError
 
 WORDS = [f"w{i}" for i in range(4, 40)]

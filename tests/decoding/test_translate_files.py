@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from killing import killed_when
 
-from cotext.cli import stream
+from cotext.cli import translate
 from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
 from cotext.decoding import translate_files
@@ -309,7 +309,7 @@ def test_standard_input_is_a_line_for_a_line(
 ) -> None:
     text = f"{mark}{NOTES}{last}".replace("\n", ending)
     with piped(text.encode()) as path:
-        monkeypatch.setattr(stream, "STANDARD_INPUT", path)
+        monkeypatch.setattr(translate, "STANDARD_INPUT", path)
         outcome = succeed("translate", world.run, "-")
     given, found = text.split(ending), outcome.out.split(ending)
     assert len(given) == len(found)

@@ -10,7 +10,7 @@ from command_line import Outcome, World, cotext, piped, process_environment, suc
 from tiny_runs import toy_documents
 
 import cotext as package
-from cotext.cli import stream
+from cotext.cli import translate
 from cotext.data.documents import Document
 from cotext.decoding.open import open_run
 from cotext.decoding.translate_stream import StreamTranslation
@@ -19,7 +19,7 @@ from cotext.decoding.wishes import Wishes
 
 def fed(world: World, content: bytes, monkeypatch: pytest.MonkeyPatch, *more: str) -> Outcome:
     with piped(content) as path:
-        monkeypatch.setattr(stream, "STANDARD_INPUT", path)
+        monkeypatch.setattr(translate, "STANDARD_INPUT", path)
         return cotext("translate", world.run, "-", *more)
 
 

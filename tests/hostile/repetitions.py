@@ -23,7 +23,6 @@ import test_xlsx
 from cotext.data.detokenise import Detokeniser
 from cotext.data.formats.foreign import markup_kind, subtitle_kind
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
-from cotext.data.formats.wmt import WmtLine
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.endpoints.numbered import UnusableError, read_numbered, read_plain
@@ -39,7 +38,6 @@ from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
 from cotext.files.terms import Glossary, TermGuide, names_of
-from cotext.files.wmt_texts import faults_of
 from cotext.files.wrapping import spread, wrapped
 from cotext.metrics.forms import words_of
 from cotext.runtime.errors import CotextError
@@ -362,9 +360,6 @@ def _texts() -> dict[str, Callable[[str], object]]:
         is_echo([text], [text]),
         moved([text, "a"], ["a", text]),
     )
-    found["faults of WMT"] = _faults
-    found["faults of WMT, as JSON"] = lambda text: _faults(json.dumps([text]))
-    found["faults of WMT, as HTML"] = lambda text: _faults(f"<p>{text}</p>")
     found["words"] = words_of
     found["names of files"] = lambda text: (
         clean_name(text),
@@ -394,13 +389,6 @@ def _message(text: str) -> None:
         message = message_of(whole, Markers(None))
         if message is not None:
             message.written([each.pieces for each in message.paragraphs])
-
-
-def _faults(text: str) -> None:
-    source = WmtLine(1, "a", "en", "de", source=text)
-    for hypothesis in (text, "ein Satz"):
-        list(faults_of(replace(source, hypothesis=hypothesis), source))
-    list(faults_of(WmtLine(1, "a", "en", "de", hypothesis=text), WmtLine(1, "a", source="A sentence.")))
 
 
 TEXTS = _texts()

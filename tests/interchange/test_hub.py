@@ -16,7 +16,7 @@ from tiny_runs import toy_documents, write_run
 import cotext as face
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
-from cotext.decoding.published import ALLOWED
+from cotext.decoding.api import ALLOWED
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed

@@ -176,7 +176,6 @@ def test_sentence_splitter_is_what_is_used_if_nothing_else_is_said(
     ("options", "words"),
     [
         ("--reference x", "--ctxpro goes with --hypothesis and --paired alone"),
-        ("--muda x", "--ctxpro goes with --hypothesis and --paired alone"),
         ("--baseline good", "--baseline needs --paired"),
     ],
 )

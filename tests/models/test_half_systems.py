@@ -13,11 +13,10 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.api import load
 from cotext.decoding.open import open_run
 from cotext.layers.half_linear import HalfLinear
-from cotext.models import int8
+from cotext.models import precision
 from cotext.models.checkpoint import load_run
-from cotext.models.half import halved
-from cotext.models.int8 import in_precision
 from cotext.models.parameters import count_parameters
+from cotext.models.precision import halved, in_precision
 from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 
@@ -46,7 +45,7 @@ def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
 def test_a_run_is_told_and_not_mixed_up(
     toy: tuple[Path, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int8, "LEAST", 0)
+    monkeypatch.setattr(precision, "LEAST", 0)
     run = write_run(tmp_path / "run", run_config(), toy[1])
     opened = load(run, precision="bfloat16")
     assert "|precision:bfloat16" in opened.signature

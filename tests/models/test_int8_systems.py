@@ -19,12 +19,12 @@ from cotext.decoding.signature import scoring_entries
 from cotext.decoding.translator import DocumentTranslator
 from cotext.interchange.int8 import export_int8
 from cotext.layers.int8_linear import Int8Linear
-from cotext.models import int8
+from cotext.models import precision
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run, save_model
-from cotext.models.int8 import in_precision, int8_weights, large_matrices, quantised
 from cotext.models.interface import Engine, EngineHypothesis, Model
 from cotext.models.parameters import count_parameters
+from cotext.models.precision import in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
 from cotext.runtime.errors import CotextError
 
@@ -124,7 +124,7 @@ def test_what_is_reported_is_what_is_scored(recipe: str) -> None:
 @pytest.fixture
 def everything_in_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny matrices, too."""
-    monkeypatch.setattr(int8, "LEAST", 0)
+    monkeypatch.setattr(precision, "LEAST", 0)
 
 
 @pytest.fixture(scope="module")
@@ -207,10 +207,10 @@ def test_file_of_a_fourth(tmp_path: Path) -> None:
 def test_small_matrices_stay() -> None:
     config = load_config("focused-concatenation/base", "small", [])
     model = build_model(config, 8000)
-    names = large_matrices(model, int8.LEAST)
+    names = large_matrices(model, precision.LEAST)
     assert "encoder.0.attention.qkv.weight" in names
     assert "encoder.0.attention.out.weight" not in names
-    assert all(model.get_parameter(name).numel() >= int8.LEAST for name in names)
+    assert all(model.get_parameter(name).numel() >= precision.LEAST for name in names)
 
 
 def test_refused_on_a_gpu_of_engines_and_unknown(toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:

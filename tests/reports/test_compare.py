@@ -546,7 +546,7 @@ def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> N
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
-def test_paragraphs_of_wmt_are_split_and_shown_to_annotators(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) -> None:
     lines = [
         {
             "doc_id": f"d{n}",
@@ -560,18 +560,11 @@ def test_paragraphs_of_wmt_are_split_and_shown_to_annotators(runs: tuple[Path, P
     wmt, page = tmp_path / "wmt.jsonl", tmp_path / "page.html"
     wmt.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     given = ["compare", runs[0], "--source", wmt, "--reference", wmt, "--out", page, "--samples", "100"]
-    campaign = tmp_path / "campaign.json"
-    options = ["--no-attention", "--no-use", "--pearmut", campaign, "--pearmut-documents"]
-    shown = succeed(*given, *options, "2").out
+    shown = succeed(*given, "--no-attention", "--no-use").out
     assert "6 lines: 3 split into 6 sentences" in shown
-    assert shown.endswith(f"{page}, {campaign}\n")
+    assert shown.endswith(f"{page}\n")
     split = list(read_parallel(tmp_path / "page.test.jsonl", None))
     assert split[0].source == ("The cat sees.", "A dog runs.", "The dog.")
-    made = json.loads(campaign.read_text(encoding="utf-8"))
-    assert (len(made["data"]), len(made["data"][0])) == (2, 3)
-    assert set(made["data"][0][0]["tgt"]) == {runs[0].name}
-    refused = cotext(*given, *options, "5")
-    assert (refused.code, "there are 3 documents" in refused.err) == (2, True)
 
 
 def test_decisions_that_are_kept_are_those_of_contrastive(

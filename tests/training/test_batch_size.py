@@ -7,7 +7,6 @@ import torch
 from tiny_runs import assert_same_file, prepare_toy, run_config, silent, train_here
 
 from cotext.config.recipe import Config
-from cotext.runtime import memory
 from cotext.runtime.errors import CotextError
 from cotext.training import batch_size
 from cotext.training.run import train
@@ -91,15 +90,15 @@ def test_activations_computed_once_more_take_less_memory(data: Path, monkeypatch
 class TestFreeMemory:
     def test_of_the_machine_and_of_the_group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  4000 kB\n")
-        monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
-        monkeypatch.setattr(memory, "CGROUP", tmp_path)
-        assert memory.free_memory() == 4_096_000
+        monkeypatch.setattr(batch_size, "MEMINFO", tmp_path / "meminfo")
+        monkeypatch.setattr(batch_size, "CGROUP", tmp_path)
+        assert batch_size.free_memory() == 4_096_000
         (tmp_path / "memory.current").write_text("1000\n")
         (tmp_path / "memory.max").write_text("max\n")
-        assert memory.free_memory() == 4_096_000
+        assert batch_size.free_memory() == 4_096_000
         (tmp_path / "memory.max").write_text("51000\n")
-        assert memory.free_memory() == 50_000
+        assert batch_size.free_memory() == 50_000
 
     def test_a_system_that_does_not_tell(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "MEMINFO", tmp_path / "none")
-        assert memory.free_memory() > 2**28
+        monkeypatch.setattr(batch_size, "MEMINFO", tmp_path / "none")
+        assert batch_size.free_memory() > 2**28

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import prepare_toy, run_config, train_here, with_section
+from tiny_runs import prepare_toy, run_config, train_here, with_section, write_weights
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.sentence_weights import write_weights
 from cotext.data.store import TokenStore
 from cotext.models.run_folder import describe_file
 from cotext.reports.info.run import run_info
@@ -27,7 +26,7 @@ def weights_file(data: Path, path: Path, *values: float) -> Path:
     """Weights in turn."""
     store = TokenStore(data / "train.arrow")
     documents = [(d.id, [values[(d.index + j) % len(values)] for j in range(len(d.source))]) for d in store]
-    write_weights(path, data, "by:hand", documents)
+    write_weights(path, data, documents)
     return path
 
 

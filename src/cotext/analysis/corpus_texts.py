@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import detect_format, read_parallel, second_file
-from cotext.data.formats.table import find_format
+from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import REPORT
 from cotext.data.sentence_weights import digest_of_store
@@ -37,15 +36,6 @@ def corpus_texts(source: Path, target: Path | None, format: str | None) -> list[
         )
     data = open_data(source)
     return [data.texts(index) for index in range(len(data.train))]
-
-
-def has_ids(source: Path, target: Path | None, format: str | None) -> bool:
-    """Whether the documents of `corpus_texts` have ids of their own, and are not numbered."""
-    if is_prepared(source):
-        return True
-    return any(
-        find_format(format or detect_format(path)).carries_ids for path in corpus_files(source, target)
-    )
 
 
 def corpus_files(source: Path, target: Path | None) -> list[Path]:

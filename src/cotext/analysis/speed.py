@@ -27,7 +27,7 @@ from cotext.decoding.open import OpenedRun, open_run
 from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import INSTALL
-from cotext.models.int8 import LEAST, large_matrices
+from cotext.models.precision import LEAST, large_matrices
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, in_turn, spread

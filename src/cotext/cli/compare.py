@@ -12,15 +12,10 @@ from cotext.cli.options import (
     Device,
     Format,
     Json,
-    PearmutAnnotators,
-    PearmutDocuments,
-    PearmutFile,
-    PearmutSeed,
     Protocols,
     Words,
     as_json,
     decode_settings,
-    sampling_of,
 )
 
 
@@ -60,10 +55,6 @@ def compare(
     ] = True,
     csv: Annotated[Path | None, typer.Option(help="Also write all figures to this CSV file.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Also write LaTeX tables to this file.")] = None,
-    pearmut: PearmutFile = None,
-    pearmut_documents: PearmutDocuments = None,
-    pearmut_seed: PearmutSeed = None,
-    pearmut_annotators: PearmutAnnotators = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -76,8 +67,7 @@ def compare(
     from cotext.reports.compare.tables import as_text
     from cotext.runtime.progress import meter
 
-    sampling = sampling_of(pearmut, pearmut_documents, pearmut_seed, pearmut_annotators)
-    outputs = ComparisonFiles(out, csv, latex, pearmut)
+    outputs = ComparisonFiles(out, csv, latex)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -101,7 +91,6 @@ def compare(
                 format=format,
                 device=device,
                 decode=decode,
-                pearmut=sampling,
             ),
             outputs,
             watch,

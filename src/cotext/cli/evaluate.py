@@ -11,26 +11,16 @@ from cotext.cli.options import (
     Abbreviations,
     Format,
     Json,
-    PearmutAnnotators,
-    PearmutDocuments,
-    PearmutFile,
-    PearmutSeed,
     Protocols,
     SplitBy,
     Words,
     as_json,
-    output,
-    sampling_of,
     splitting,
-    write_figures,
 )
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.endpoints.kept_reports import KeptReport
-    from cotext.metrics.evaluate_ctxpro import FormsEvaluation
-    from cotext.metrics.muda import TagEvaluation
-    from cotext.metrics.significance import Resampling
 
 
 def evaluate(
@@ -115,10 +105,6 @@ def evaluate(
         Path | None,
         typer.Option(help="Score the hypotheses on this ctxPro suite (its JSON file) instead of references."),
     ] = None,
-    muda: Annotated[
-        Path | None,
-        typer.Option(help="MuDA's tag file of the reference; the hypotheses are tag files, too."),
-    ] = None,
     decisions: Annotated[
         list[Path] | None,
         typer.Option(
@@ -145,10 +131,6 @@ def evaluate(
         int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --paired: seed, 12345 by default.")] = None,
-    pearmut: PearmutFile = None,
-    pearmut_documents: PearmutDocuments = None,
-    pearmut_seed: PearmutSeed = None,
-    pearmut_annotators: PearmutAnnotators = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
@@ -163,9 +145,9 @@ def evaluate(
         raise CotextError(f"{alone[0]} needs --comet MODEL")
     if comet_stride is not None and comet_slide is None:
         raise CotextError("--comet-stride needs --comet-slide SENTENCES")
-    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, pearmut, realign]
+    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, realign]
     if decisions:
-        if hypothesis or any(of_texts) or ctxpro or muda or given:
+        if hypothesis or any(of_texts) or ctxpro or given:
             raise CotextError(
                 "--decisions excludes --hypothesis and other options of translations; leave them out"
             )
@@ -177,39 +159,30 @@ def evaluate(
 
     choices: dict[str, Any] = given
     resampling = Resampling(**choices) if paired else None
-    if ctxpro is not None or muda is not None:
-        option = "--muda" if ctxpro is None else "--ctxpro"
-        if any(of_texts) or (ctxpro and muda) or abbreviations or not hypothesis:
-            raise CotextError(f"{option} goes with --hypothesis and --paired alone; leave the rest out")
-        if muda is not None and (target_language or splitter or format):
-            raise CotextError("--muda reads tag files; leave --target-language, --splitter and --format out")
-        found = _evaluate_suite(
-            ctxpro, muda, hypothesis, target_language, splitter, format, resampling, baseline
+    if ctxpro is not None:
+        if any(of_texts) or abbreviations or not hypothesis:
+            raise CotextError("--ctxpro goes with --hypothesis and --paired alone; leave the rest out")
+        from cotext.metrics.evaluate_ctxpro import evaluate_ctxpro
+
+        forms = evaluate_ctxpro(
+            ctxpro,
+            hypothesis,
+            target_language=target_language,
+            last_by=splitter,
+            format=format,
+            resampling=resampling,
+            baseline=baseline,
         )
-        typer.echo(as_json(found.as_dict()) if json else found.render())
+        typer.echo(as_json(forms.as_dict()) if json else forms.render())
         return
     if not hypothesis or not reference:
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
-    sampling = sampling_of(pearmut, pearmut_documents, pearmut_seed, pearmut_annotators)
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.runtime.progress import meter
 
-    inputs = [*hypothesis, *reference, *([source] if source else [])]
-    if pearmut is not None and source is None:
-        raise CotextError("--pearmut shows the source beside translations; give it by --source")
-    with (
-        output(pearmut, inputs),
-        meter("COMET", 0) if comet is not None else nullcontext() as progress,
-    ):
-        campaign = None
-        if pearmut is not None and source is not None and sampling is not None:
-            from cotext.metrics.aligned_files import name_systems
-            from cotext.reports.pearmut import campaign_of_files, told
-
-            systems = name_systems(hypothesis)
-            campaign = campaign_of_files(pearmut.stem, source, systems, format, sampling, target_language)
+    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
 
         def on_comet(done: int, total: int) -> None:
             if progress is not None:
@@ -241,9 +214,6 @@ def evaluate(
             baseline=baseline,
             realign=("all" if realign_all else "unequal") if realign else None,
         )
-        if campaign is not None and pearmut is not None:
-            write_figures(pearmut, campaign)
-            typer.echo(told(campaign, pearmut), err=True)
     figures, blocks = evaluation.as_dict(), [evaluation.render()]
     if reports := _reports_beside(evaluation.hypotheses):
         from cotext.endpoints.kept_reports import render_reports
@@ -268,35 +238,6 @@ def _windows(sentences: int | None) -> int:
     if sentences < 1:
         raise CotextError(f"--comet-slide {sentences}: a window has at least one sentence")
     return sentences
-
-
-def _evaluate_suite(
-    ctxpro: Path | None,
-    muda: Path | None,
-    hypothesis: list[Path],
-    target_language: str | None,
-    splitter: str | None,
-    format: str | None,
-    resampling: "Resampling | None",
-    baseline: str | None,
-) -> "FormsEvaluation | TagEvaluation":
-    """The forms or the tags of what stands in files."""
-    if muda is not None:
-        from cotext.metrics.muda import evaluate_tags
-
-        return evaluate_tags(muda, hypothesis, resampling=resampling, baseline=baseline)
-    from cotext.metrics.evaluate_ctxpro import evaluate_ctxpro
-
-    assert ctxpro is not None
-    return evaluate_ctxpro(
-        ctxpro,
-        hypothesis,
-        target_language=target_language,
-        last_by=splitter,
-        format=format,
-        resampling=resampling,
-        baseline=baseline,
-    )
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:

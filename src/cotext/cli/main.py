@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperGroup
 
 from cotext.cli.analysis import attention, probe, windows
-from cotext.cli.check import check
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
@@ -41,7 +40,6 @@ from cotext.cli.options import (
     shard_of,
     tell_shard,
 )
-from cotext.cli.select import select
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.shortlist import shortlist
 from cotext.cli.speed import speed
@@ -194,7 +192,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "leaderboard": leaderboard,
         "profile": profile,
         "score": score,
-        "check": check,
     },
     "Examine systems": {
         "contrastive": contrastive,
@@ -202,7 +199,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "context": context,
         "attention": attention,
         "windows": windows,
-        "select": select,
         "probe": probe,
         "speed": speed,
     },

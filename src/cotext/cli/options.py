@@ -14,7 +14,6 @@ from cotext.runtime.errors import CotextError
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
     from cotext.decoding.open import OpenedRun
-    from cotext.reports.pearmut import Sampling
     from cotext.runtime.shards import Shard, ShardReport
 
 Format = Annotated[
@@ -106,33 +105,6 @@ Workers = Annotated[
     typer.Option(
         "--workers", help="With --on: number of worker processes. Default: one for each processor or GPU."
     ),
-]
-
-PearmutFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--pearmut",
-        help="Also write a campaign for human evaluation with Pearmut to this file (docs/wmt.md).",
-    ),
-]
-PearmutDocuments = Annotated[
-    int | None,
-    typer.Option(
-        "--pearmut-documents",
-        min=1,
-        help="With --pearmut: number of documents, drawn at random. Default: all.",
-    ),
-]
-PearmutSeed = Annotated[
-    int | None,
-    typer.Option(
-        "--pearmut-seed",
-        help="With --pearmut: seed for drawing documents, also written into the campaign. Default: 1.",
-    ),
-]
-PearmutAnnotators = Annotated[
-    int | None,
-    typer.Option("--pearmut-annotators", min=1, help="With --pearmut: number of annotators. Default: 1."),
 ]
 
 ShardOption = Annotated[
@@ -338,23 +310,6 @@ def placed(
     require_no_lists(opened, f"--on {on}")
 
     return on_ray(opened, RayCluster(on, workers, device=device), decode, checkpoint)
-
-
-def sampling_of(
-    pearmut: Path | None, documents: int | None, seed: int | None, annotators: int | None
-) -> "Sampling | None":
-    """How a campaign of Pearmut is drawn; None without one.
-
-    Raises:
-        CotextError: options of a campaign that nobody asked for.
-    """
-    from cotext.reports.pearmut import Sampling
-
-    if pearmut is None:
-        if documents or annotators or seed is not None:
-            raise CotextError("--pearmut-documents, -seed and -annotators describe --pearmut FILE; give it")
-        return None
-    return Sampling(documents, 1 if seed is None else seed, annotators or 1)
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:

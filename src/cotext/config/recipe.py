@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field, ValidationError
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.fields import Closed
-from cotext.config.former import renamed
 from cotext.config.model import ModelConfig
 from cotext.config.sizes import sized
 from cotext.config.training import LossConfig, TrainConfig
@@ -84,11 +83,6 @@ def parse_config(content: Any, where: str) -> Config:
         return Config.model_validate(content)
     except ValidationError as error:
         raise CotextError("\n".join(_explain(error, where))) from None
-
-
-def parse_run_config(content: Any, where: str) -> Config:
-    """Check the configuration that a run keeps, whose keys may be those of 0.1.0's previews."""
-    return parse_config(renamed(content) if isinstance(content, dict) else content, where)
 
 
 def dump_config(config: Config) -> str:

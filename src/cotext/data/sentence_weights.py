@@ -9,9 +9,7 @@ weight for every sentence, those without a token included.
 Only their ratios matter: training divides them by their mean over the labels of the corpus.
 """
 
-import json
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.data.formats.streams import atomic_sinks, numbered_lines
+from cotext.data.formats.streams import numbered_lines
 from cotext.data.prepared import checked_digests, digest_file
 from cotext.data.store import TokenStore
 from cotext.runtime.errors import CotextError, shown
@@ -28,7 +26,6 @@ from cotext.runtime.reading import parse_json
 FORMAT: Final = "cotext-weights"
 VERSION: Final = 1
 LARGEST: Final = 1e6
-DIGITS: Final = 6
 
 Weights = NDArray[np.float32]
 
@@ -57,27 +54,6 @@ def digest_of_store(folder: Path) -> str:
     return checked_digests(folder, [name])[name]
 
 
-def write_weights(
-    path: Path, folder: Path, signature: str, documents: Iterable[tuple[str, Sequence[float]]]
-) -> None:
-    """Write the weights of the training corpus of a prepared folder, given with the ids of its documents.
-
-    Raises:
-        CotextError: a weight that training would refuse; storage refuses.
-    """
-    header = {"format": FORMAT, "version": VERSION, "data": digest_of_store(folder), "signature": signature}
-    with atomic_sinks([path]) as [sink]:
-        sink.write(f"{json.dumps(header)}\n")
-        for name, weights in documents:
-            if max(weights, default=0.0) > LARGEST:
-                raise CotextError(
-                    f"{path}: a weight would be {max(weights):,.0f}, and {LARGEST:,.0f} is the most: too few "
-                    "sentences have all of the share; make it smaller, or rank more of them"
-                )
-            entry = {"document": name, "weights": [round(weight, DIGITS) for weight in weights]}
-            sink.write(f"{json.dumps(entry, ensure_ascii=False)}\n")
-
-
 def read_weights(path: Path, folder: Path, store: TokenStore) -> SentenceWeights:
     """The weights of `store`, the training corpus of a prepared folder; their mean over its labels is 1.
 
@@ -90,9 +66,9 @@ def read_weights(path: Path, folder: Path, store: TokenStore) -> SentenceWeights
     if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
         raise CotextError(
             f'{path}: no weights of sentences: its first line is not {{"format": "{FORMAT}", "version": '
-            f"{VERSION}, ...}}; make them with `cotext select ... --weights {path.name}`"
+            f"{VERSION}, ...}}"
         )
-    remedy = "make the weights again, with `cotext select`, from the data that is trained on"
+    remedy = "make the weights again, from the data that is trained on"
     if header.get("data") != digest_of_store(folder):
         raise CotextError(f"{path}: weights of other data than {store.path}; {remedy}")
     found: list[Weights] = []

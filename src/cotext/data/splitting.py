@@ -4,16 +4,63 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
-from cotext.data.segment_any_text import SegmentAnyText
 from cotext.data.sentence_ends import UNSPACED_CHARACTER, EndRules
 from cotext.runtime.errors import CotextError, shown
 
 RULES: Final = 1  # version of the rules of `cotext.data.sentence_ends`
 BY_RULES: Final = "rules"
 UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
+
+
+class SegmentAnyText:
+    """A model of Segment any Text (SaT; Frohmann et al. 2024), through the package wtpsplit-lite.
+
+    `name`: that of a model, such as "sat-3l-sm", which the package fetches once, or the folder of one.
+
+    Raises:
+        CotextError: the package is not installed, or cannot load the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            package = import_module("wtpsplit_lite")
+        except ImportError:
+            raise CotextError(
+                f"--splitter sat:{name} needs the package wtpsplit-lite; install it (pip install "
+                "wtpsplit-lite), or leave --splitter out"
+            ) from None
+        try:
+            self._model: Any = package.SaT(name)
+        except Exception as error:
+            # Whatever a package of models and a hub raise.
+            raise CotextError(
+                f"--splitter sat:{name}: the model cannot be loaded ({error}); give the name of a model of "
+                "Segment any Text, such as sat-3l-sm, or the folder of one"
+            ) from None
+
+    def ends(self, text: str) -> list[int]:
+        """Offsets at which a sentence ends and another begins, as `EndRules.ends`.
+
+        None if what the model gives is not the text.
+        """
+        # A line break is white space; a model may take it for the end of a paragraph.
+        plain = "".join(" " if character.isspace() else character for character in text)
+        ends, at = [], 0
+        for piece in self._model.split(plain) if plain.strip() else ():
+            for character in filter(str.strip, piece):
+                while at < len(text) and text[at].isspace():
+                    at += 1
+                if text[at : at + 1] != character:
+                    return []
+                at += 1
+            while at < len(text) and text[at].isspace():
+                at += 1
+            ends.append(at)
+        return [end for end in ends if 0 < end < len(text)]
 
 
 def sentences(

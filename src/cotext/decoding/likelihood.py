@@ -19,8 +19,8 @@ from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import ctc_scores, fits
 from cotext.losses.ctc_prefix import beginnings
 from cotext.losses.ctc_targets import units
-from cotext.models.int8 import output_logits
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+from cotext.models.precision import output_logits
 
 CHUNK = 512  # labels whose logits are there at a time
 

@@ -15,7 +15,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.engine import MODEL, load_engine
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.int8 import in_precision
+from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.errors import CotextError, nearest_known, shown

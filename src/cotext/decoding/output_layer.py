@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.layers.kernels.precision import precise
-from cotext.models.int8 import output_logits, output_of
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+from cotext.models.precision import output_logits, output_of
 
 
 class OutputLayer:

@@ -50,15 +50,6 @@ def spans_of(count: int, endpoint: Endpoint) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def visible_before(sentence: int, count: int, endpoint: Endpoint) -> range:
-    """The sentences before `sentence` that its translation may depend on, of a document of `count`."""
-    if not 0 <= sentence < count:
-        raise IndexError(sentence)
-    size = endpoint.piece_sentences or count
-    start = sentence // size * size
-    return range(max(0, start - endpoint.context_sentences), sentence)
-
-
 def repair_context(endpoint: Endpoint) -> int:
     """The sentences before a piece that is smaller than the mode's."""
     if endpoint.mode == "sentence":

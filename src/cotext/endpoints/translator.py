@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.endpoints.chat import PATH, payload_of, text_of
 from cotext.endpoints.client import Client, RefusedRequestError
+from cotext.endpoints.config import Endpoint
 from cotext.endpoints.numbered import UnusableError
 from cotext.endpoints.plan import Piece, piece_of, repair_context, spans_of
 from cotext.endpoints.prompts import Prompt, prompt_of
 from cotext.endpoints.sentence_checks import ECHO, EMPTY, MOVED, POSSIBLE, is_echo, moved, suspicion
 from cotext.endpoints.template import TEMPLATE
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 
 # How repairs end.
 AGAIN: Final = "asked for again"
@@ -279,3 +279,35 @@ def _raise_first(futures: Sequence[Future[None]]) -> None:
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
     for future in done:
         future.result()
+
+
+PATH: Final = "chat/completions"
+
+
+def payload_of(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """The body of a request."""
+    limits = {"temperature": endpoint.temperature, "max_tokens": endpoint.max_tokens}
+    given = {key: value for key, value in limits.items() if value is not None}
+    return {**endpoint.parameters, "model": endpoint.model, "messages": list(messages), **given}
+
+
+def text_of(answer: Mapping[str, Any]) -> str:
+    """The text of an answer.
+
+    Raises:
+        UnusableError: there is none, it was cut off, or it is a refusal.
+    """
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise UnusableError("has no message of the form that chat completions have")
+    reason = choice.get("finish_reason")
+    if reason == "length":
+        raise UnusableError("was cut off at the limit of its length", smaller=True)
+    if reason == "content_filter" or message.get("refusal"):
+        raise UnusableError("is a refusal", smaller=True)
+    content = message.get("content")
+    if not isinstance(content, str):
+        raise UnusableError(f"has a message whose content is {shown(type(content).__name__)} and no text")
+    return content

@@ -5,7 +5,7 @@ from pathlib import Path
 from cotext.config.recipe import Config, dump_config
 from cotext.interchange.hub import copy_shortlist, write_data
 from cotext.models.checkpoint import load_run, save_model
-from cotext.models.int8 import int8_weights
+from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import
 from cotext.runtime.integrity import new_or_same, sealed
 

@@ -56,7 +56,7 @@ def read_aligned(
     count = len(hypotheses)
     every = [*read[count:], *([original] if original else []), *read[:count]]
     like = next((documents for _, documents, kind in every if kind.carries_ids), read[0][1])
-    if every[:-count] and not any(kind.carries_ids for _, _, kind in every[:-count]):
+    if not any(kind.carries_ids for _, _, kind in every[:-count]):
         _require_known_order(read[:count])
     same = [_as_others(*each, like) for each in read]
     fitting = _as_others(*original, like) if original else []
@@ -99,21 +99,6 @@ def _require_same_references(
                 f"{theirs.id!r} with {len(theirs)}; references need the same documents and sentences, as "
                 "hypotheses alone are cut anew"
             )
-
-
-def read_systems(
-    hypotheses: Mapping[str, Path], format: str | None, like: Sequence[Document], *, has_ids: bool
-) -> dict[str, list[Document]]:
-    """Hypotheses under the ids of a corpus where either has none of its own; `has_ids`: the corpus has some.
-
-    Raises:
-        CotextError: unreadable files; of WMT, other documents than the corpus has, or a corpus without ids.
-    """
-    read = {name: (path, *_read_side(path, format, "target", None)) for name, path in hypotheses.items()}
-    if has_ids:
-        return {name: _as_others(*each, like) for name, each in read.items()}
-    _require_known_order([*read.values()])
-    return {name: _renamed(documents, like) for name, (_, documents, _) in read.items()}
 
 
 def _read_side(

@@ -26,7 +26,6 @@ from cotext.layers.kernels.int8 import dequantised
 from cotext.layers.low_rank import fill_merged, merged
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
-from cotext.models.former_names import renamed
 from cotext.models.interface import (
     Engine,
     Model,
@@ -103,7 +102,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
             "the checkpoint that it is"
         )
-    return {renamed(name): weight for name, weight in _without_int8(weights, path).items()}
+    return _without_int8(weights, path)
 
 
 def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config, parse_run_config
+from cotext.config.recipe import Config, parse_config
 from cotext.models.run_folder import ENGINE, describe_file, is_engine, model_file, model_signature
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
@@ -100,7 +100,7 @@ def describe_engine(folder: Path) -> tuple[EngineDescription, dict[str, str]]:
             str(said["engine"]),
             str(said["version"]),
             str(said["quantization"]),
-            parse_run_config(said["config"], str(path)),
+            parse_config(said["config"], str(path)),
             str(said["tokenizer"]),
             [int(update) for update in said["updates"]],
             int(said["positions"]),

@@ -28,9 +28,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from cotext.config.recipe import Config, parse_run_config
+from cotext.config.recipe import Config, parse_config
 from cotext.models.describe import describe_model
-from cotext.models.former_names import renamed
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.runtime.reading import parse_json, parse_yaml, read_text
@@ -204,14 +203,14 @@ def describe_file(path: Path) -> Description:
         raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
     if not isinstance(updates, list) or not all(type(update) is int for update in updates):
         raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
-    return Description(parse_run_config(content, str(path)), fingerprint, updates)
+    return Description(parse_config(content, str(path)), fingerprint, updates)
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:
     """The shapes of the tensors of a model file that `read_metadata` has read, by name."""
     with safe_open(path, framework="numpy") as file:
         return {
-            renamed(name): list(file.get_slice(name).get_shape())
+            name: list(file.get_slice(name).get_shape())
             for name in file.keys()  # noqa: SIM118
             if not name.endswith(INT8_SCALE)
         }

@@ -5,6 +5,7 @@ told by colour alone.
 """
 
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from html import escape
 
 from cotext.analysis.context_of_document import (
@@ -14,7 +15,6 @@ from cotext.analysis.context_of_document import (
     SentenceContextUse,
     WordChange,
 )
-from cotext.analysis.word_diff import differing
 from cotext.reports.html import facts, table, whole_page
 from cotext.runtime.version import __version__
 
@@ -183,3 +183,12 @@ def _facts(report: DocumentContextUse) -> str:
             ("Cotext", __version__),
         ]
     )
+
+
+def differing(text: str, beside: str) -> list[tuple[str, bool]]:
+    """The words of a text, and whether each differs from the text beside it."""
+    words, others = text.split(), beside.split()
+    kept = [False] * len(words)
+    for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
+        kept[block.a : block.a + block.size] = [True] * block.size
+    return [(word, not same) for word, same in zip(words, kept, strict=True)]

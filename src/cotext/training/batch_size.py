@@ -7,8 +7,10 @@ kept for the backward pass are counted, and half of what is free is left for eve
 """
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -22,7 +24,6 @@ from cotext.data.sampling import Cursor
 from cotext.losses.build import Loss
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
-from cotext.runtime.memory import free_memory
 from cotext.training.corpus import Corpus
 from cotext.training.objective import Objective
 
@@ -142,3 +143,26 @@ def _as_it_was(model: Model) -> Iterator[None]:
         module._buffers.update(before)
     model.zero_grad()
     model.train(training)
+
+
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> int:
+    """Bytes that the machine has left, and the group of processes that this one is limited with.
+
+    Where the system does not tell, half of what there is.
+    """
+    try:
+        lines = dict(line.split(":", 1) for line in MEMINFO.read_text(encoding="ascii").splitlines())
+        free = 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    try:
+        limit, used = (
+            int((CGROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
+        )
+    except (OSError, ValueError):  # no such group, or no limit
+        return free
+    return min(free, max(0, limit - used))

@@ -22,7 +22,6 @@ from torch.optim import Optimizer
 
 from cotext.data.sampling import Cursor
 from cotext.models.checkpoint import read_tensors
-from cotext.models.former_names import renamed
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -97,7 +96,6 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in read_tensors(path).items():
         name, _, entry = key.rpartition("|")
-        name = renamed(name)
         if name not in index or not _is_moment(entry, value, parameters[index[name]]):
             raise CotextError(f"{path}: '{key}' does not belong to this model")
         # Cloned: what was read is a map of a file that pruning deletes.

@@ -7,7 +7,7 @@ runs that started from one. Where training goes on, all is as its run folder has
 from pathlib import Path
 from typing import Any
 
-from cotext.config.recipe import Config, parse_run_config
+from cotext.config.recipe import Config, parse_config
 from cotext.config.training import Blended, TrainConfig
 from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
 from cotext.models.checks import keeps_current
@@ -177,4 +177,4 @@ def _laid_over(config: Config, section: str, **values: Any) -> Config:
 
 def written_config(path: Path) -> Config:
     """The configuration in a run folder; raises CotextError as `parse_config`."""
-    return parse_run_config(parse_yaml(read_text(path), str(path)), str(path))
+    return parse_config(parse_yaml(read_text(path), str(path)), str(path))

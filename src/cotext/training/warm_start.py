@@ -15,7 +15,8 @@ seen start as copies of those that they resemble (`translate_symbols`): fresh ro
 as words first, since symbols that never occur have learned to be improbable.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,12 @@ from cotext.config.view import ViewConfig
 from cotext.data.build import further_symbols, has_separators
 from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
-from cotext.models.former_names import renamed
 from cotext.models.interface import System
 from cotext.models.run_folder import describe_file, is_int8, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
-from cotext.training.parameter_names import grouped, numbered_together, without_common_ending
 from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
 
 # Settings of the model under which the same weights may mean something else: how tokens are compared, and
@@ -235,8 +234,8 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """
     try:
         content = unsealed(read_text(path))
-        new = [renamed(name) for name in (*content["neutral"], *content["fresh"])]
-        return new, {renamed(name): (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
+        partly = {name: (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
+        return [*content["neutral"], *content["fresh"]], partly
     except (CotextError, ValueError, KeyError, TypeError, AttributeError):
         raise CotextError(
             f"{path}: missing or damaged; it says which parameters learn, and which of them at "
@@ -408,3 +407,51 @@ def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     # that of the vocabulary: there, the symbols of a recipe's separators follow all that recipes share.
     same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
     return same_width and (of_symbols or len(source) < len(target))
+
+
+def without_common_ending(own: str, other: str) -> tuple[str, str]:
+    """The names of the modules that correspond: `a.global`, `a.local` of `a.global.w.x`, `a.local.w.x`."""
+    one, two = own.split("."), other.split(".")
+    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
+        one.pop()
+        two.pop()
+    return ".".join(one), ".".join(two)
+
+
+def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
+    """Names of parameters, words by the largest modules that hold no others, numbered ones together.
+
+    `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
+    """
+    chosen = set(names)
+    mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
+    return numbered_together(
+        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
+    )
+
+
+def numbered_together(names: Iterable[str]) -> list[str]:
+    """`a.0-1.b` for `a.0.b`, `a.1.b`: names that differ in their first number alone, wherever it stands."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
+        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
+        numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
+    return [pattern.replace("#", _ranges(found)) for pattern, found in numbers.items()]
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-2,5` of 0, 1, 2, 5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -228,9 +228,7 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
             *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
             *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
         ]
-        raise CotextError(
-            f"{path}: {' and '.join(told) or 'has documents twice'}; `cotext check` tells all of them"
-        )
+        raise CotextError(f"{path}: {' and '.join(told) or 'has documents twice'}")
     return [by_id[each] for each in ids]
 
 

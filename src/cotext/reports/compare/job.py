@@ -1,6 +1,5 @@
 """The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, Pr
 from cotext.analysis.runs.others import check_others, is_other, languages_of_other, measure_other
 from cotext.analysis.runs.system import MeasuredSystem, run_folders
 from cotext.data.contrastive_suites import ContrastiveSuite
-from cotext.data.formats import read_documents
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.suite_files import read_suite
@@ -23,7 +21,6 @@ from cotext.metrics.significance import Resampling
 from cotext.metrics.tokenised import Words
 from cotext.models.engine_folder import config_of
 from cotext.reports.compare.paragraphs import is_of_paragraphs, notes_on_instructions, split_test_set
-from cotext.reports.pearmut import Sampling, campaign_of_files, check_campaign
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -52,7 +49,6 @@ class ComparisonRequest:
     format: str | None = None
     device: str | None = None
     decode: Mapping[str, Any] | None = None
-    pearmut: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,6 @@ class ComparisonFiles:
     page: Path
     csv: Path | None = None
     latex: Path | None = None
-    pearmut: Path | None = None
 
     @property
     def sentences(self) -> Path:
@@ -72,7 +67,7 @@ class ComparisonFiles:
     @property
     def all(self) -> list[Path]:
         """The paths that are written."""
-        return [path for path in (self.page, self.csv, self.latex, self.pearmut) if path is not None]
+        return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
 def compare_folders(
@@ -98,11 +93,6 @@ def compare_folders(
         )
     words = _words(request, test)
     of_paragraphs = test is not None and is_of_paragraphs(test)
-    if request.pearmut is not None:
-        if test is None:
-            raise CotextError("--pearmut shows a test set: add --source and --reference, or --data with one")
-        documents = sum(1 for _ in read_documents(test.source, test.format))
-        check_campaign([each.title for each in folders], documents, request.pearmut)
     runs = [path for each in folders for path in each.runs]
     check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
     inputs = [*suites, *(path for path in runs if path.is_file())]
@@ -131,8 +121,6 @@ def compare_folders(
         )
         found = replace(found, notes=(*found.notes, *notes))
         _write(found, outputs)
-        if request.pearmut is not None and outputs.pearmut is not None:
-            _write_campaign(found, outputs.pearmut, request.pearmut)
         return found
 
 
@@ -281,20 +269,3 @@ def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
         if path is not None:
             with replacing(path) as temporary:
                 temporary.write_text(render(found), encoding="utf-8")
-
-
-def _write_campaign(found: RunComparison, path: Path, sampling: Sampling) -> None:
-    """Write the translations of the first run of each system for annotators."""
-    assert found.test is not None
-    systems = {each.title: each.runs[0].hypothesis for each in found.runs}
-    known = found.runs[0].languages
-    made = campaign_of_files(
-        path.stem,
-        found.test.source,
-        {title: hypothesis for title, hypothesis in systems.items() if hypothesis is not None},
-        found.test.format,
-        sampling,
-        languages=known if str(known) else None,
-    )
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(made, indent=1, ensure_ascii=False), encoding="utf-8")

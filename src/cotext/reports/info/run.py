@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.analysis.runs.recipe import recipe_of
-from cotext.config.recipe import Config, parse_run_config
+from cotext.config.recipe import Config, parse_config
 from cotext.config.training import BEST_BY
 from cotext.data.prepared import TRAIN, read_report, store_exists
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
@@ -196,7 +196,7 @@ def _read_model(info: RunInfo) -> None:
     if not info.system and os.path.lexists(written):
         try:
             info.system = describe_system(
-                parse_run_config(parse_yaml(read_text(written), str(written)), str(written))
+                parse_config(parse_yaml(read_text(written), str(written)), str(written))
             )
         except CotextError as error:
             info.problems.append(str(error))

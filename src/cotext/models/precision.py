@@ -1,24 +1,29 @@
-"""Models in int8: their large matrices quantised once, before they translate or score.
+"""Models whose large matrices are converted once, before they translate or score: int8, bfloat16, float16.
 
-Linear layers and the output layer multiply in int8 (`layers/int8_linear.py`). Tables of embeddings are looked
-up as float32, of numbers that int8 has: the output layer is such a table, too, and a model that is written in
-int8 (`int8_weights`) then computes what the same model computes that was quantised when it was opened.
+In bfloat16 and float16, linear layers multiply so (`layers/half_linear.py`). Attention, norms, embeddings and
+the output layer, hence log-probabilities and the order of hypotheses, stay in float32.
+
+In int8, linear layers and the output layer multiply so (`layers/int8_linear.py`). Tables of embeddings are
+looked up as float32, of numbers that int8 has: the output layer is such a table, too, and a model that is
+written in int8 (`int8_weights`) then computes what the same model computes that was quantised when it was
+opened.
 """
 
 import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.config.decoding import Precision
+from cotext.layers.half_linear import HalfLinear
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.half import TYPES, halved
 from cotext.models.interface import AutoregressiveModel, Engine, Model, NonAutoregressiveModel
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
@@ -26,6 +31,24 @@ from cotext.runtime.errors import CotextError
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
 LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
+
+Half = Literal["bfloat16", "float16"]
+TYPES: dict[Half, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def halved(model: Model, precision: Half, least: int) -> Model:
+    """A copy of a model that translates and scores in half precision; what stays as it is, both share.
+
+    `least`: numbers of the smallest matrix that is converted.
+    """
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    made = copy.deepcopy(model, shared)
+    for path, layer in model.named_modules():
+        if type(layer) is nn.Linear and layer.weight.numel() >= least:
+            parent, _, name = path.rpartition(".")
+            setattr(made.get_submodule(parent), name, HalfLinear(layer, TYPES[precision]))
+    made.precision = precision
+    return made.eval()
 
 
 def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor) -> Tensor:

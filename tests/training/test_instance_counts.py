@@ -6,9 +6,9 @@ import pytest
 from test_sampling import SYMBOLS, epoch_of, make_sampler, write_store
 
 from cotext.data.batch import SpecialSymbols
-from cotext.data.instance_counts import InstanceCounts, count_instances
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.training.dry_run import InstanceCounts, count_instances
 
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)
 
