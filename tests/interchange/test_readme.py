@@ -50,9 +50,9 @@ def test_a_document_run_begins_where_its_sentence_run_stands(
     monkeypatch.chdir(tmp_path)
     shorter = {
         "prepare": "--controlled 100",
-        "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 train.max_tokens=9000 "
-        "train.warmup_updates=1 train.validate_every=1 train.validate_bleu=false train.threads=1 "
-        "decode.max_extra=2 decode.beam=1",
+        "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
+        "train.max_tokens=9000 train.warmup_updates=1 train.validate_every=1 train.validate_bleu=false "
+        "train.threads=1 decode.max_extra=2 decode.beam=1",
         "compare": "--samples 100",
     }
     shown = ""

@@ -99,9 +99,9 @@ def show_together(gate_H: Tensor, seen: Tensor) -> Iterator[None]:
     shown: list[tuple[Tensor, Tensor, TokenIndices | None]] = []
     with watch_weights(lambda *call: shown.append(call)):
         yield
-    (first, *which), (second, *_) = shown
+    (first, real, places), (second, _, _) = shown
     weights = first + gate_H.double().abs().clamp(min=NEXT_TO_NOTHING)[:, None, None] * seen * second
-    watcher(weights / weights.sum(dim=-1, keepdim=True), *which)
+    watcher(weights / weights.sum(dim=-1, keepdim=True), real, places)
 
 
 def show_weights(
