@@ -22,6 +22,7 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
+from cotext.layers.others import GatedOthersSpan
 from cotext.models.build import build_model
 from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
@@ -38,6 +39,13 @@ FILLED = {
     ],
     "current on top": ["model.attention.score=content", "model.encoder.top={layers: 1, span: current}"],
     "flat": ["model.attention.score=content", "model.batch_context=flat"],
+    **{
+        f"others, {score}": [
+            f"model.attention={{score: {score}, others: gated}}",
+            f"model.positions={'none' if score == 'alibi' else 'reset'}",
+        ]
+        for score in ("content", "relative", "alibi")
+    },
 }
 
 
@@ -123,13 +131,13 @@ def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative:
     assert torch.allclose(weights.sum(dim=-1), torch.ones(()))
 
 
-def document(before: int = 1, batches: int = 1) -> list[Batch]:
+def document(before: int = 1, batches: int = 1, target_before: int | None = None) -> list[Batch]:
     """Sentences of 2, 1 and 3 source words and 1, 1 and 2 target words, in windows, in so many batches.
 
     With the symbol that closes each: 3, 2 and 4 source tokens, 2, 2 and 3 target tokens.
     """
     source, target = [[1, 2], [3], [4, 5, 6]], [[11], [12], [13, 14]]
-    windows = WindowView(before).split([2, 1, 3], [1, 1, 2])
+    windows = WindowView(before, target_before=target_before).split([2, 1, 3], [1, 1, 2])
     rows = [Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target]) for w in windows]
     return [make_batch(rows[i::batches], SYMBOLS) for i in range(batches)]
 
@@ -149,8 +157,10 @@ def even(name: str = "nothing") -> Transformer:
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
-    maps, gates = sentence_maps(even(), document(batches=batches), 3)
-    assert not gates
+    found = sentence_maps(even(), document(batches=batches), 3)
+    maps = found.maps
+    assert not found.gates
+    assert not found.head_gates
     assert {name: each.kind for name, each in maps.items()} == {
         "encoder.0.attention": "encoder",
         "encoder.1.attention": "encoder",
@@ -279,14 +289,14 @@ def test_shares_of_every_system(name: str) -> None:
 
 
 def test_the_top_of_flat_transformer_sees_the_current_sentence_alone() -> None:
-    maps, _ = sentence_maps(model("current on top"), document(before=2), 3)
+    maps = sentence_maps(model("current on top"), document(before=2), 3).maps
     assert torch.equal(maps["encoder.0.attention"].seen, torch.ones(3, 3).tril().bool())
     assert torch.equal(maps["encoder.1.attention"].seen, torch.eye(3).bool())
     assert torch.equal(maps["decoder.0.cross"].seen, torch.eye(3).bool())
 
 
 def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
-    maps, _ = sentence_maps(model("gated"), document(before=2), 3)
+    maps = sentence_maps(model("gated"), document(before=2), 3).maps
     assert {each.kind for each in maps.values()} == {
         *("encoder", "decoder", "cross", "encoder-local", "decoder-local", "cross-local")
     }
@@ -298,8 +308,49 @@ def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
     assert maps["decoder.0.cross.local"].pairs.diagonal().tolist() == [6, 4, 12]
 
 
+@pytest.mark.parametrize("score", ["content", "relative", "alibi"])
+@pytest.mark.parametrize("factors", [(0.0, 0.0), (0.5, -0.25)])
+@pytest.mark.parametrize("target_before", [0, 1, 2])
+def test_gates_to_other_sentences(score: str, factors: tuple[float, float], target_before: int) -> None:
+    """One map of own sentences and others, however scores are computed; what passes is weight times gate."""
+    made = model(f"others, {score}")
+    with torch.no_grad():
+        for module in made.modules():
+            if isinstance(module, GatedOthersSpan):
+                module.gate.copy_(torch.tensor(factors).atanh())
+    found = sentence_maps(made, document(before=2, target_before=target_before), 3)
+    assert list(found.head_gates) == list(found.maps)
+    for name, gates in found.head_gates.items():
+        assert gates.open.tolist() == pytest.approx(factors)
+        assert gates.overall == pytest.approx(sum(map(abs, factors)) / 2)
+        farthest = target_before if gates.kind == "decoder" else 2
+        assert set(gates.by_distance) == set(range(1, farthest + 1))
+        if not farthest:  # rows of one sentence
+            continue
+        # Queries of sentence 1 have nobody two sentences back; those of sentence 2 may choose between two.
+        queries = found.maps[name].queries
+        both = gates.by_distance[1] * (queries[1] + queries[2]) + gates.by_distance.get(2, 0) * queries[2]
+        assert (both / (queries[1] + queries[2])).tolist() == pytest.approx([abs(f) for f in factors])
+        share = found.maps[name].share
+        assert share[0, 0] == pytest.approx(1)
+        assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
+
+
+def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
+    """Of 3, 2 and 4 source tokens, the last sentence gives 2/5 of its second softmax to the one before."""
+    made = even("others, content")
+    for module in made.modules():
+        if isinstance(module, GatedOthersSpan):
+            nn.init.constant_(module.gate, math.atanh(0.5))
+    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
+    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
+    one_back = 0.5 * (2 * 1 + 4 * 2 / 5) / 6  # 2 queries of sentence 1, 4 of sentence 2
+    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
+    assert found.by_distance[2].tolist() == pytest.approx([0.5 * 3 / 5] * 2)
+
+
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
-    maps, _ = sentence_maps(model("current on top"), document(before=1), 3)
+    maps = sentence_maps(model("current on top"), document(before=1), 3).maps
     both = next(each for each in average_by_kind(maps) if each.kind == "encoder")
     assert both.attentions == ("encoder.0.attention", "encoder.1.attention")
     below, above = (maps[name].share for name in both.attentions)
@@ -352,7 +403,8 @@ def test_attention_across_the_batch_and_its_gate() -> None:
             context.attention.qkv.bias[0] = 1e-30
             context.gate.linear.weight.zero_()
             context.gate.linear.bias.fill_(math.log(3))  # three quarters open
-    maps, gates = sentence_maps(made, document(before=1), 3)
+    found = sentence_maps(made, document(before=1), 3)
+    maps, gates = found.maps, found.gates
     assert {name: each.kind for name, each in maps.items()} == {
         "batch_context.source_context.attention": "batch-source",
         "encoder.0.attention": "encoder",

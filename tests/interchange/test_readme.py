@@ -1,5 +1,7 @@
 """The README's section on pretrained models, run as it stands."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,16 +9,23 @@ from command_line import succeed, write_corpus
 from pretrained_models import FOLDERS
 from tiny_runs import toy_documents
 
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
+from cotext.data.suite_files import read_suite
 
 pytest.importorskip("ctranslate2")
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def block(number: int) -> list[list[str]]:
+    """The commands of a block of the section, counted from 1."""
     section = README.read_text(encoding="utf-8").split("## From a pretrained model")[1]
-    commands = [line.split() for line in section.split("```")[1].strip().splitlines()]
+    return [line.split() for line in section.split("```")[2 * number - 1].strip().splitlines()]
+
+
+def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = block(1)
     assert [words[1] for words in commands][:3] == ["import", "prepare", "train"]
     assert {words[0] for words in commands} == {"cotext"}
     monkeypatch.chdir(tmp_path)
@@ -32,3 +41,25 @@ def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("document.opus.de", "document.engine.de"):
         assert [len(d) for d in read_documents(Path(name))] == [len(d) for d in documents]
     assert {path.name for path in tmp_path.iterdir()} >= {"engine", "hf", "published"}
+
+
+def test_a_document_run_begins_where_its_sentence_run_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands as they stand, but for fewer documents and choices, a smaller model, and a few updates."""
+    monkeypatch.chdir(tmp_path)
+    shorter = {
+        "prepare": "--controlled 100",
+        "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
+        "train.max_tokens=9000 train.warmup_updates=1 train.validate_every=1 train.validate_bleu=false "
+        "train.threads=1 decode.max_extra=2 decode.beam=1",
+        "compare": "--samples 100",
+    }
+    shown = ""
+    for _, command, *words in block(2):
+        shown = succeed(command, *words, *shorter[command].split()).out
+        for path in Path("data/controlled/contrastive").iterdir() if command == "prepare" else ():
+            suite = read_suite(path)
+            write_suite(path, replace(suite, examples=suite.examples[:12]))
+    own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", shown)[0]
+    assert own == there

@@ -13,7 +13,6 @@ from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import Apart, attend_apart
-from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.others import GatedOthersSpan
 
 TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
@@ -67,20 +66,6 @@ def test_gradients(causal: bool, small_chunks: None) -> None:
     apart = Apart.of(own, others, causal)
     gate = torch.tensor([0.5, 0.0, -0.8], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda *given: attend_apart(*given, apart), (*q_k_v, gate))
-
-
-def test_the_weights_that_are_shown_are_those_that_were_used() -> None:
-    q_k_v, own, others = rows(False)
-    gate = torch.tensor([0.5, 0.0, -0.8], dtype=torch.float64)
-    seen: list[Tensor] = []
-    with watch_weights(lambda weights, real, tokens: seen.append(weights)):
-        attend_apart(*q_k_v, gate, Apart.of(own, others))
-    (weights,) = seen
-    torch.testing.assert_close(weights.sum(dim=3), torch.ones(2, 3, 7, dtype=torch.float64))
-    of_others = (weights * others).sum(dim=3)[:, :, :5]
-    torch.testing.assert_close(of_others[:, 0], torch.full_like(of_others[:, 0], 0.5 / 1.5))
-    torch.testing.assert_close(of_others[:, 1], torch.zeros_like(of_others[:, 1]))
-    torch.testing.assert_close(of_others[:, 2], torch.full_like(of_others[:, 2], 0.8 / 1.8))
 
 
 SOURCE = ([4, 5, 6], [7, 8], [9, 10, 11, 4])

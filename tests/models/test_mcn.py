@@ -696,7 +696,7 @@ def test_maps_of_sentences_sum_to_one() -> None:
     document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
     [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
     batch = make_batch([Instance(0, whole, document, document)], special_symbols(tokenizer, config.view))
-    maps, _ = sentence_maps(system, [batch], 4)
+    maps = sentence_maps(system, [batch], 4).maps
     encoder, decoder = maps["source_document.layer.attention"], maps["decoder.0.attention"]
     torch.testing.assert_close(encoder.share.sum(dim=1), torch.ones(4, dtype=torch.float64))
     assert encoder.kind == "encoder-document"

@@ -120,6 +120,41 @@ def usual() -> RunComparison:
     return compared([run("base", SUITE, HALF), seeing], SUITE)
 
 
+def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
+    """All that it decides right, its start did: in every table it counts as not learned."""
+    base = run("base", SUITE, HALF)
+    seeing = run("new", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    learned = replace(seeing, first_loss=(0.25, 0.125))
+    stayed = replace(seeing, title="old", first_loss=(3.5, 0.125), is_start=True)
+    found = compared([base, learned, stayed], SUITE)
+    row = next(row for row in found.rows if row.distance == "1")
+    assert (row.verdict, [cell.shown for cell in row.cells]) == ("context is used", [False, True, False])
+    alone = compared([base, stayed], SUITE)
+    assert {row.verdict for row in alone.rows if row.distance in ("1", "2")} == {"not learned"}
+    text, page, latex = as_text(found), render_comparison(found), as_latex(found)
+    for shown in (text, page):
+        assert "0.250 (0.125)" in shown
+        assert "3.500 (0.125)" in shown
+    tables = text[text.index("recipe") :].splitlines()
+    assert all("old (not learned)" in line for line in tables if "old" in line and "shipped" not in line)
+    assert not re.search(r"\bold\b(?! \(not learned\))", latex)
+    assert page.count("old (not learned)") >= 4
+    assert "no checkpoint is better than the start" in text
+    assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
+    losses = [line["value"] for line in as_dict(found)["figures"] if line.get("name") == "first loss"]
+    assert losses == [0.25, 3.5]
+    assert "first loss" not in as_text(compared([base], SUITE))
+
+
+def test_some_seeds_ended_as_their_start() -> None:
+    good = replace(run("a", SUITE, HALF, before=3), first_loss=(0.25, 0.125))
+    stayed = replace(good, title="b", is_start=True, first_loss=(0.75, 0.125))
+    both = MeasuredSystem("both", good.path, (good, stayed), (1, 2))
+    assert both.label == "both (not learned in 1 of 2 seeds)"
+    assert both.first_loss == (0.5, 0.125)
+    assert MeasuredSystem("x", good.path, (good, replace(stayed, first_loss=None)), (1, 2)).first_loss is None
+
+
 def test_contrastive_tests_where_the_clue_is_within_the_window(usual: RunComparison) -> None:
     """18 won, none lost: mid-p is 1 / 2 ** 18; 2 won: 1 / 2 ** 2. Holm doubles the smaller."""
     one, two = usual.contrastive_tests
@@ -544,6 +579,23 @@ def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> N
     assert again.out == shown
     assert page.read_text(encoding="utf-8") == text
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_run_that_ended_as_its_start(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """A learning rate that destroys the model: what is left is the start, at the loss of the sentence run."""
+    spoilt = tmp_path / "spoilt"
+    settings = ["model.neutral_start=true", "train.learning_rate=5", "train.warmup_updates=0"]
+    start = ["--init", runs[0], "--data", world.folder / "data", "--out", spoilt]
+    succeed("train", "focused-concatenation/s2to2", *TINY, *settings, *start)
+    files = ["--source", world.folder / "test.en", "--reference", world.folder / "test.de"]
+    out = ["--samples", "200", "--no-use", "--no-attention", "--out", tmp_path / "page.html"]
+    shown = succeed("compare", runs[0], spoilt, *files, *out).out
+    line = next(line for line in shown.splitlines() if line.lstrip().startswith("spoilt (not learned)"))
+    own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
+    assert own == there
+    assert "no checkpoint is better than the start" in shown
+    (spoilt / "init.json").write_text("damaged")  # not needed to compare
+    assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
 
 
 def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) -> None:

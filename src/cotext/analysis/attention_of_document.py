@@ -4,12 +4,13 @@ The document is read in the windows in which the run translates it; where rows a
 same groups of windows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from cotext.analysis.gates import GateOpenness
+from cotext.analysis.gates import GateOpenness, HeadGates
 from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
 from cotext.data.batch import Batch, Instance
 from cotext.data.batching import pack
@@ -22,6 +23,7 @@ from cotext.models.interface import with_states
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
+NEAR = 3  # sentences away that the text has columns for
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class DocumentAttention:
     tokens: tuple[tuple[int, int], ...]  # of these sentences, source and target
     maps: dict[str, SentenceMap]
     gates: dict[str, GateOpenness]
+    head_gates: dict[str, HeadGates]
     kinds: tuple[Averaged, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,13 +76,17 @@ class DocumentAttention:
                 }
                 for name, each in self.maps.items()
             },
-            "gates": {name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
+            "gates": {
+                **{name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
+                **{name: gates.as_dict() for name, gates in self.head_gates.items()},
+            },
         }
 
     @property
     def pictures(self) -> tuple[str, ...]:
         """Names of the files."""
-        return (*(f"{each.kind}.png" for each in self.kinds), *(["gate.png"] if self.gates else []))
+        gates = {"gate.png": self.gates, "head-gates.png": self.head_gates}
+        return (*(f"{each.kind}.png" for each in self.kinds), *(name for name in gates if gates[name]))
 
     def share_of(self, kind: str) -> Tensor:
         """The shares of a kind of attention, averaged: [N, N]."""
@@ -92,7 +99,29 @@ class DocumentAttention:
             *map(self._row, self.maps),
         ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
-        return "\n".join([render_rows(rows, left=1), *gates])
+        return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
+
+    def _head_gates(self) -> Iterator[str]:
+        """What passes the gates from near sentences; the picture and the JSON file have all distances."""
+        if not self.head_gates:
+            return
+        passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
+        near = sorted(
+            {d for each in passed.values() for d in each if abs(d) <= NEAR}, key=lambda d: (d < 0, abs(d))
+        )
+        heads = len(next(iter(self.head_gates.values())).open)
+        rows = [
+            (
+                "gates to other sentences",
+                *(f"head {head + 1}" for head in range(heads)),
+                *(f"{d} back" if d > 0 else f"{-d} ahead" for d in near),
+            )
+        ]
+        for name, gates in self.head_gates.items():
+            means = (f"{float(passed[name][d].mean()):.3f}" if d in passed[name] else "" for d in near)
+            rows.append((name, *(f"{value:+.3f}" for value in gates.open.tolist()), *means))
+        yield render_rows(rows, left=1)
+        yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
 
     def _row(self, name: str) -> tuple[str, ...]:
         each = self.maps[name]
@@ -131,16 +160,17 @@ def document_attention(
     target = translator.tokenizer.encode_batch(document.target, side="target")
     kept, batches = window_batches(translator, source, target)
     model = with_states(translator.model, "cotext attention")
-    maps, gates = sentence_maps(model, batches, len(kept))
+    found = sentence_maps(model, batches, len(kept))
     return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,
         numbers=tuple(j + 1 for j in kept),
         tokens=tuple((len(source[j]), len(target[j])) for j in kept),
-        maps=maps,
-        gates=gates,
-        kinds=tuple(average_by_kind(maps)),
+        maps=found.maps,
+        gates=found.gates,
+        head_gates=found.head_gates,
+        kinds=tuple(average_by_kind(found.maps)),
     )
 
 

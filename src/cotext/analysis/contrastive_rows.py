@@ -24,6 +24,9 @@ OUTSIDE_WINDOW: Final = "clue not in window"
 LEAK: Final = "leak? check the data"
 
 
+NOT_LEARNED: Final = "not learned"
+
+
 PHENOMENA: Final[Mapping[str, str]] = {
     "pronoun": "“it” is er, sie or es by the gender of the thing mentioned last",
     "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
@@ -70,6 +73,7 @@ class SystemFigures:
     `before` and `after` are the sentences of its context window, `target_before` those of its own
     translation, as many as `before` if None. `curve` has updates and the loss of
     current sentences on the development set, in nats a token, `context_curve` that of context sentences.
+    `learned`: False where every run ended as its start.
     `accuracies` maps a suite to its contrastive report as `cotext contrastive --out` writes it.
     """
 
@@ -86,6 +90,7 @@ class SystemFigures:
     signature: str
     target_before: int | None = None
     context_curve: tuple[tuple[int, float], ...] = ()
+    learned: bool = True
 
     @property
     def loss_ratio(self) -> tuple[tuple[int, float], ...]:
@@ -109,6 +114,7 @@ class Cell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
     `in_window`: the clue lies within the context window. `shown`: context use there is significant.
+    `learned` as in `SystemFigures`.
     """
 
     percent: float
@@ -117,6 +123,7 @@ class Cell:
     correct: float
     total: int
     in_window: bool
+    learned: bool
     shown: bool = False
 
 
@@ -151,7 +158,7 @@ def accuracy_rows(systems: Sequence[SystemFigures]) -> list[Row]:
         groups = [system.accuracies[suite]["by_distance"] for system in systems]
         for distance in [bucket for bucket in DISTANCE_BUCKETS if bucket in groups[0]]:
             cells = tuple(
-                _cell(group[distance], system.window.contains(phenomenon, distance))
+                _cell(group[distance], system, system.window.contains(phenomenon, distance))
                 for system, group in zip(systems, groups, strict=True)
             )
             chance = groups[0][distance]["chance_percent"]
@@ -165,9 +172,10 @@ def accuracy_rows(systems: Sequence[SystemFigures]) -> list[Row]:
     return rows
 
 
-def _cell(group: Mapping[str, Any], in_window: bool) -> Cell:
+def _cell(group: Mapping[str, Any], system: SystemFigures, in_window: bool) -> Cell:
     low, high = group["interval_95_percent"]
-    return Cell(group["accuracy_percent"], low, high, group["correct"], group["total"], in_window)
+    figures = group["accuracy_percent"], low, high, group["correct"], group["total"]
+    return Cell(*figures, in_window, system.learned)
 
 
 def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
@@ -178,11 +186,11 @@ def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
     seeing = [cell for cell in cells if cell.in_window]
     if not seeing:
         return OUTSIDE_WINDOW
-    if all(cell.percent > SOLVED_PERCENT for cell in seeing):
+    if all(cell.learned and cell.percent > SOLVED_PERCENT for cell in seeing):
         return "needs no context" if distance == "0" else "context solves it"
-    better = sum(cell.low > chance for cell in seeing)
+    better = sum(cell.learned and cell.low > chance for cell in seeing)
     if distance == "0":
-        return "partly learned" if better else "not learned"
+        return "partly learned" if better else NOT_LEARNED
     if better == len(seeing):
         return "context helps"
-    return "context helps one" if better == 1 else "context helps some" if better else "not learned"
+    return "context helps one" if better == 1 else "context helps some" if better else NOT_LEARNED

@@ -22,13 +22,14 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from cotext.analysis.attention import Spread, calls
-from cotext.analysis.gates import GateOpenness
+from cotext.analysis.gates import GateOpenness, HeadGates
 from cotext.data.batch import Batch
 from cotext.decoding.plan import kind_of
 from cotext.decoding.row_tokens import RowTokens, token_indices
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.multi_head import CrossAttention, SelfAttention
+from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
+from cotext.layers.others import GatedOthersSpan
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import Model
 
@@ -132,6 +133,7 @@ class ObservedModel:
     sentences: int
     maps: dict[str, SentenceMap] = field(default_factory=dict)
     gates: dict[str, GateOpenness] = field(default_factory=dict)
+    head_gates: dict[str, HeadGates] = field(default_factory=dict)
     source: RowTokens | None = None
     target: RowTokens | None = None  # while decoding
 
@@ -158,9 +160,14 @@ class ObservedModel:
         assert own is not None
         assert keys is not None
         places = places or token_indices(weights_BHTS, real_BT, own, keys)
-        kind = _kind(name, self.modules[name], self.target is not None)
+        query, key = own.queries(places.query), keys.keys(places.key)
+        span = _span(self.modules[name])
+        kind = _kind(name, span, self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
-        found.add(weights_BHTS, real_BT, own.queries(places.query), keys.keys(places.key))
+        found.add(weights_BHTS, real_BT, query, key)
+        if isinstance(span, GatedOthersSpan):
+            gates = self.head_gates.setdefault(name, HeadGates(kind, span.open, self.sentences))
+            gates.add(weights_BHTS, query, key)
 
     def note_gate(self, name: str, gate: Tensor) -> None:
         """That of current tokens, row after row, [..., D]."""
@@ -187,10 +194,8 @@ def observed(model: Model, sentences: int) -> Iterator[ObservedModel]:
         yield found
 
 
-def sentence_maps(
-    model: Model, batches: Iterable[Batch], sentences: int
-) -> tuple[dict[str, SentenceMap], dict[str, GateOpenness]]:
-    """The maps of every attention of a model over one document and its gates, by the names of their modules.
+def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:
+    """A model that has read one document: the maps of its attentions and its gates, by module.
 
     The batches hold the document's windows, in order; `sentences` counts those of the document. The model
     must be in eval mode.
@@ -201,10 +206,14 @@ def sentence_maps(
     with observed(model, sentences) as found:
         for batch in batches:
             found.read(batch)
-    return found.maps, found.gates
+    return found
 
 
-def _kind(name: str, module: nn.Module, of_target: bool) -> str:
+def _span(module: nn.Module) -> RowSpan | None:
+    return module.span if isinstance(module, SelfAttention | CrossAttention) else None
+
+
+def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
     """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`.
 
     That of what predicts codes: `codes` and `codes_cross`.
@@ -214,7 +223,6 @@ def _kind(name: str, module: nn.Module, of_target: bool) -> str:
         return "batch-target" if of_target else "batch-source"
     if parts[0].endswith("_document"):
         return "decoder-document" if of_target else "encoder-document"
-    span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
     inside = isinstance(span, SentenceSpan) and span.memory_sentences == 0
     kind = "cross" if "cross" in parts else parts[0]
     if parts[0] == "latent":

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.kernels.gated_others import Apart, attend_apart
+from cotext.layers.kernels.sdpa import show_together, watched
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import RowSpan, Score
 from cotext.layers.start import StartsFromOthers
@@ -88,7 +89,11 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         """`fast`: scores depend on contents alone, so that one kernel computes both products."""
         if apart is None:  # every row is one sentence
             return attend(keys)
-        if fast:
-            return attend_apart(q_BHTK, *kv, self.open, apart, keys.tokens)
-        own, others = (attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others))
-        return own + self.open.to(own.dtype)[:, None, None] * apart.seen * others
+        if fast and not watched():
+            return attend_apart(q_BHTK, *kv, self.open, apart)
+        share = self.open.to(q_BHTK.dtype)[:, None, None] * apart.seen
+        with show_together(self.open, apart.seen):
+            own, others = (
+                attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others)
+            )
+        return own + share * others

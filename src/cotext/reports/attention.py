@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotext.analysis.attention_of_document import DocumentAttention, document_attention
 from cotext.analysis.one_document import open_document
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLES = {
     "encoder": "Encoder self-attention",
@@ -52,7 +55,7 @@ def report_attention(
 
 
 def _draw(report: DocumentAttention, out: Path) -> None:
-    from cotext.reports.pictures import gate_openness, sentence_map
+    from cotext.reports.pictures import gate_openness, head_gates, sentence_map
 
     for each in report.kinds:
         layers = len(each.attentions)
@@ -61,13 +64,17 @@ def _draw(report: DocumentAttention, out: Path) -> None:
         )
         title = f"{title_of(each.kind)}, {of}"
         figure = sentence_map(title, report.numbers, each.mean.numpy(), each.share.numpy())
-        with replacing(out / f"{each.kind}.png") as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
+        _save(figure, out / f"{each.kind}.png")
     if report.gates:
         gates = [(g.kind.removeprefix("batch-"), g, report.share_of(g.kind)) for g in report.gates.values()]
-        figure = gate_openness(report.numbers, gates)
-        with replacing(out / "gate.png") as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
+        _save(gate_openness(report.numbers, gates), out / "gate.png")
+    if report.head_gates:
+        _save(head_gates(report.head_gates), out / "head-gates.png")
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
 
 
 def title_of(kind: str) -> str:

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cotext.analysis.gates import GateOpenness
+from cotext.analysis.gates import GateOpenness, HeadGates
 from cotext.analysis.probing import MAX_DISTANCE, NEAR
 from cotext.analysis.probing_summary import Measured, TaskSummary
 from cotext.reports.plots import MARKS, _style
@@ -150,6 +150,34 @@ def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpennes
         figure.legend(
             *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
         )
+        return figure
+
+
+def head_gates(gates: Mapping[str, HeadGates]) -> Figure:
+    """Gates to other sentences by attention and head, and what passes them by distance, a line per kind."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(9.0, 1.8 + 0.25 * len(gates)), layout="constrained", facecolor="white")
+        by_head, by_distance = figure.subplots(1, 2)
+        values = np.stack([each.open.numpy() for each in gates.values()])
+        image = by_head.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        by_head.grid(False)
+        by_head.set_xticks(range(values.shape[1]), [str(head + 1) for head in range(values.shape[1])])
+        by_head.set_yticks(range(len(gates)), list(gates))
+        by_head.set_xlabel("head")
+        figure.colorbar(image, ax=by_head, label="tanh of the gate")
+        for number, kind in enumerate(dict.fromkeys(each.kind for each in gates.values())):
+            of_kind = [each.by_distance for each in gates.values() if each.kind == kind]
+            distances = sorted({distance for each in of_kind for distance in each})
+            passed = [
+                sum(float(each[d].mean()) for each in of_kind if d in each) / len(of_kind) for d in distances
+            ]
+            colour, marker = _picture_mark(number)
+            by_distance.plot(distances, passed, label=kind, color=colour, marker=marker, markersize=4.5)
+        by_distance.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_distance.set_ylim(bottom=0)
+        by_distance.set_xlabel("sentences back (below zero: ahead)")
+        by_distance.set_ylabel("attention weight × |gate|")
+        by_distance.legend(frameon=False)
         return figure
 
 

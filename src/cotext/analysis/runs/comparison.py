@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cotext.analysis.contrastive_rows import (
     LEAK,
+    NOT_LEARNED,
     OUTSIDE_WINDOW,
     SAME_SENTENCE,
     Row,
@@ -176,6 +177,11 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
             notes.append(f"{run.title} is {run.recipe.title}: no published value applies.")
         elif not of_pair(published, pair):
             notes.append(f"{run.title} is {run.recipe.title}: no value is published for {pair}.")
+        if run.not_learned:
+            notes.append(
+                f"{run.label}: on the development set, no checkpoint is better than the start, which the "
+                "final model is."
+            )
         if run.runs[0].engine:
             notes.append(f"{run.title} is an engine, which shows no attention; the run that it is of does.")
     return notes + _notes_on_seeds(runs)
@@ -210,7 +216,7 @@ def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
 
 def _system(run: MeasuredSystem, groups: Sequence[Group], scores: Sequence[TestedScore]) -> SystemFigures:
     return SystemFigures(
-        title=run.title,
+        title=run.label,
         recipe=run.recipe.title,
         before=run.window.before,
         after=run.window.after,
@@ -223,6 +229,7 @@ def _system(run: MeasuredSystem, groups: Sequence[Group], scores: Sequence[Teste
         signature=run.runs[0].signature,
         target_before=run.window.target_before,
         context_curve=run.context_curve,
+        learned=run.not_learned < len(run.runs),
     )
 
 
@@ -235,11 +242,15 @@ def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> 
                 (e for e in of_run if (e.group.title, e.group.distance) == (row.phenomenon, row.distance)),
                 None,
             )
-            for of_run in evidence
+            if cell.learned
+            else None
+            for of_run, cell in zip(evidence, row.cells, strict=True)
         ]
         used = [each is not None and each.used is True for each in of_row]
         cells = tuple(replace(cell, shown=shown) for cell, shown in zip(row.cells, used, strict=True))
         words = _words([each for each in of_row if each is not None])
+        if not words and any(cell.in_window and not cell.learned for cell in row.cells):
+            words = NOT_LEARNED
         if row.distance == SAME_SENTENCE or row.verdict in (LEAK, OUTSIDE_WINDOW):
             words = row.verdict
         found.append(replace(row, cells=cells, verdict=words))

@@ -12,6 +12,7 @@ translation goes on.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import working_in
 from cotext.runtime.version import __version__
+from cotext.training.warm_start import read_account
 
 FOLDER: Final = "compared"
 # Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
@@ -97,7 +99,9 @@ class MeasuredRun:
     A system whose model is not at hand has 0 parameters; `given`: a file of translations, and no more.
     `engine` is the name of the engine that runs it, if one does.
     `curve` has updates and the loss of current sentences on the development set, `context_curve` that of the
-    context sentences of their windows, where they have any in the target.
+    context sentences of their windows, where they have any in the target. `first_loss` is the development
+    loss before the first update, and that of the run which training started from, on the same sentences one
+    by one. `is_start`: no checkpoint was better than the start, which the final model is.
     """
 
     path: Path
@@ -117,6 +121,8 @@ class MeasuredRun:
     attention: DocumentAttention | None
     given: bool = False
     context_curve: tuple[tuple[int, float], ...] = ()
+    first_loss: tuple[float, float] | None = None
+    is_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +186,8 @@ def _measure(
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=_curve(metrics, "nll_current"),
         context_curve=_curve(metrics, "nll_context"),
+        first_loss=_first_loss(path),
+        is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
         engine=loaded.engine,
         data=_data(path),
@@ -188,6 +196,14 @@ def _measure(
         use=use,
         attention=attention,
     )
+
+
+def _first_loss(run: Path) -> tuple[float, float] | None:
+    """`StartLoss.instances_here` and `sentences_there` as training noted them."""
+    with suppress(CotextError, KeyError, TypeError, ValueError):
+        noted = read_account(run / "init.json")["loss"]
+        return float(noted["instances_here"]), float(noted["sentences_there"])
+    return None
 
 
 def _curve(metrics: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:

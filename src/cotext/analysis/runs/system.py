@@ -29,6 +29,35 @@ class MeasuredSystem:
     seeds: tuple[int, ...] = ()
 
     @property
+    def not_learned(self) -> int:
+        """How many of its runs ended as their start."""
+        return sum(run.is_start for run in self.runs)
+
+    @property
+    def label(self) -> str:
+        """The title, with a mark where runs ended as their start: for tables."""
+        if not self.not_learned:
+            return self.title
+        part = (
+            f" in {self.not_learned} of {len(self.runs)} seeds" if self.not_learned < len(self.runs) else ""
+        )
+        return f"{self.title} (not learned{part})"
+
+    @property
+    def first_loss(self) -> tuple[float, float] | None:
+        """Means of `MeasuredRun.first_loss`, where all runs have one."""
+        found = [run.first_loss for run in self.runs if run.first_loss is not None]
+        if len(found) < len(self.runs):
+            return None
+        own, there = (sum(column) / len(found) for column in zip(*found, strict=True))
+        return own, there
+
+    @property
+    def first_loss_in_words(self) -> str:
+        """As in 3.680 (2.290); nothing where it is not known."""
+        return "" if self.first_loss is None else "{:.3f} ({:.3f})".format(*self.first_loss)
+
+    @property
     def recipe(self) -> MatchedRecipe:
         """The recipe that it is of."""
         return self.runs[0].recipe

@@ -10,7 +10,7 @@ Shapes: B rows, H heads, T queries, S keys, K per head.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.sdpa import TokenIndices, in_single, show_these, watched
+from cotext.layers.kernels.sdpa import in_single
 
 CHUNK_NUMBERS = 1 << 18  # scores that are computed at a time, by measurement: 1 MB
 
@@ -67,17 +67,9 @@ def attend_apart(
     v_BHSK: Tensor,
     gate_H: Tensor,
     apart: Apart,
-    tokens: Callable[[], TokenIndices] | None = None,
 ) -> Tensor:
-    """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K].
-
-    `watch_weights` is shown absolute weights, scaled to a sum of 1: those of others can be negative.
-    """
+    """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K]."""
     gate = gate_H.to(q_BHTK.dtype)[:, None, None]
-    if watched():
-        own, others = _softmaxes(q_BHTK.double(), k_BHSK.double(), apart, *3 * (slice(None),))
-        weights = (own + gate.double() * apart.seen * others).abs()
-        show_these(weights / weights.sum(dim=-1, keepdim=True), q_BHTK, tokens)
     if q_BHTK.device.type == "cpu":
         mixed: Tensor = _AttendApart.apply(  # type: ignore[no-untyped-call]
             q_BHTK, k_BHSK, v_BHSK, gate, apart

@@ -60,6 +60,7 @@ def in_single(attention: Callable[Asked, Tensor]) -> Callable[Asked, Tensor]:
     return precisely
 
 
+NEXT_TO_NOTHING = 1e-30  # shown for a closed gate, in double precision
 Watcher = Callable[[Tensor, Tensor, TokenIndices | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -82,6 +83,25 @@ def watch_weights(watcher: Watcher) -> Iterator[None]:
 def watched() -> bool:
     """Whether anybody watches."""
     return _watcher.get() is not None
+
+
+@contextmanager
+def show_together(gate_H: Tensor, seen: Tensor) -> Iterator[None]:
+    """Show the two attentions that are computed inside this context to `watcher` as one.
+
+    The second has the factor `gate_H`, which may be negative, where `seen` [B, 1, T, 1], else 0. Absolute
+    weights are shown, scaled to a sum of 1; none that a key may have is zero, even of a closed gate.
+    """
+    watcher = _watcher.get()
+    if watcher is None:
+        yield
+        return
+    shown: list[tuple[Tensor, Tensor, TokenIndices | None]] = []
+    with watch_weights(lambda *call: shown.append(call)):
+        yield
+    (first, real, places), (second, _, _) = shown
+    weights = first + gate_H.double().abs().clamp(min=NEXT_TO_NOTHING)[:, None, None] * seen * second
+    watcher(weights / weights.sum(dim=-1, keepdim=True), real, places)
 
 
 def show_weights(

@@ -39,6 +39,7 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
                 "recipe": run.recipe.title,
                 "languages": str(run.languages),
                 "seeds": list(run.seeds),
+                "not_learned": run.not_learned,
                 "has_context": run.window.has_context,
                 "uses_context": uses_context(found, number),
                 "use_of_context": [
@@ -70,6 +71,10 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
         sizes = (("parameters", run.parameters), ("updates", run.updates[1])) if run.has_model else ()
         for what, count in sizes:
             yield {**base, "kind": "run", "name": what, "value": count, "signature": run.runs[0].signature}
+        for what, loss in zip(
+            ("first loss", "loss of the run it starts from"), run.first_loss or (), strict=False
+        ):
+            yield {**base, "kind": "run", "name": what, "value": loss}
         for name, curve in (("nll_current", run.curve), ("nll_context", run.context_curve)):
             for update, loss in curve:
                 yield {**base, "kind": "curve", "name": name, "group": update, "value": loss}

@@ -17,7 +17,7 @@ from cotext.metrics.profile import Bucket
 from cotext.reports.attention import title_of
 from cotext.reports.compare.pooled import pooled_table
 from cotext.reports.compare.seed_table import seed_table, titled
-from cotext.reports.compare.tables import NOTE
+from cotext.reports.compare.tables import FIRST_LOSS, NOTE
 from cotext.reports.compare.verdict import context_words, verdict
 from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend, ratios
 from cotext.reports.html import breakable, facts, folded, table, whole_page
@@ -99,6 +99,7 @@ def _verdict(found: RunComparison) -> str:
 
 
 def _systems(found: RunComparison) -> str:
+    started = any(run.first_loss for run in found.runs)
     rows = [
         (
             titled(run),
@@ -106,17 +107,21 @@ def _systems(found: RunComparison) -> str:
             context_words(run),
             run.parameters_in_words,
             run.updates_in_words,
+            *([run.first_loss_in_words] * started),
         )
         for run in found.runs
     ]
     caption = "Context window: the sentences around the one that is translated which the system may read."
-    return table(caption, ("system", "recipe", "context window", "parameters", "updates"), rows, left=3)
+    if started:
+        caption += f" {FIRST_LOSS[0].upper()}{FIRST_LOSS[1:]}."
+    header = ("system", "recipe", "context window", "parameters", "updates", *(["first loss"] * started))
+    return table(caption, header, rows, left=3)
 
 
 def _scores(found: RunComparison) -> str:
     titles = [each.score.title for each in found.scores[0]]
     rows = [
-        (breakable(run.title), *map(_score, scores))
+        (breakable(run.label), *map(_score, scores))
         for run, scores in zip(found.runs, found.scores, strict=True)
     ]
     tested = any(each.against_first for scores in found.scores for each in scores)
@@ -152,7 +157,7 @@ def _profiles(found: RunComparison) -> str:
         ("position in the document", found.positions),
     ):
         words = ". ".join(
-            f"{run.title}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
+            f"{run.label}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
             for i, run in enumerate(found.runs)
         )
         description = escape(f"{buckets[0].scores[0][0].title} by {what}. {words}.")
@@ -174,7 +179,7 @@ def _evidence(found: RunComparison) -> str:
             chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
             rows.append(
                 (
-                    escape(run.title),
+                    escape(run.label),
                     f'{escape(each.group.title)} <span class="interval">{away([each.group.distance])}; '
                     f"documents: {each.documents:,}</span>"
                     f'<span class="interval">chance {chance.other:.1f}</span>',
@@ -216,7 +221,7 @@ def _contrastive_tests(found: RunComparison) -> str:
         words += f"; also within the context window of {first}" if each.first_sees else ""
         rows.append(
             (
-                escape(found.runs[each.run].title),
+                escape(found.runs[each.run].label),
                 escape(each.phenomenon),
                 escape(each.distance),
                 f"{each.first:.1f}",
@@ -246,7 +251,7 @@ def _uses(found: RunComparison) -> str:
             low, high = use.interval_95
             rows.append(
                 (
-                    escape(run.title),
+                    escape(run.label),
                     escape(use.condition),
                     f"{use.nats:+.4f}",
                     f"{low:+.4f} to {high:+.4f}",
@@ -271,7 +276,7 @@ def _maps(found: RunComparison) -> list[str]:
             own = float(np.nanmean(np.diagonal(share)))
             title = title_of(each.kind)
             description = escape(
-                f"{run.title}, {title}: share of attention between the sentences of a document; "
+                f"{run.label}, {title}: share of attention between the sentences of a document; "
                 f"{own:.2f} on the sentence itself."
             )
             svg = attention_shares(
@@ -282,7 +287,7 @@ def _maps(found: RunComparison) -> list[str]:
                 "</figure>"
             )
         parts.append(
-            f"<h3>{escape(run.title)}, document {escape(report.document.id)}</h3>\n"
+            f"<h3>{escape(run.label)}, document {escape(report.document.id)}</h3>\n"
             f'<div class="maps">{"".join(figures)}</div>'
         )
     return parts
@@ -305,7 +310,7 @@ def _published(found: RunComparison, title: str, values: Sequence[PublishedCompa
         by_row.setdefault((each.run, each.published.row), {})[each.published.column] = each
     rows = [
         (
-            escape(found.runs[run].title),
+            escape(found.runs[run].label),
             escape(row),
             *(_published_cell(cells[column]) if column in cells else "" for column in columns),
         )
@@ -349,7 +354,7 @@ def _facts(found: RunComparison) -> str:
                 ("model and decoding", f"<code>{escape(each.signature)}</code>"),
             ]
         parts.append(
-            f"<h3>{escape(run.title)}</h3>\n{facts(told)}\n"
+            f"<h3>{escape(run.label)}</h3>\n{facts(told)}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     tests = list(dict.fromkeys(test.signature for test in found.tests.values()))

@@ -30,7 +30,7 @@ def _rows(found: RunComparison) -> Iterator[tuple[str, ...]]:
                 render_p(each.test.p),
                 render_p(each.test.p_corrected),
             )
-        yield run.title, f"{each.disc:.2f}", f"{each.disc_avg:.2f}", *cells
+        yield run.label, f"{each.disc:.2f}", f"{each.disc_avg:.2f}", *cells
 
 
 def pooled_text(found: RunComparison) -> str:

@@ -20,7 +20,7 @@ the other way round."""
 
 def titled(run: MeasuredSystem) -> str:
     """A title, with the seeds below it where there are several."""
-    return f"{escape(run.title)} {_small(f'seeds {listed_seeds(run.seeds)}' if run.seeds else '')}".rstrip()
+    return f"{escape(run.label)} {_small(f'seeds {listed_seeds(run.seeds)}' if run.seeds else '')}".rstrip()
 
 
 def seed_table(found: RunComparison) -> list[str]:

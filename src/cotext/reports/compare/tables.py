@@ -18,6 +18,10 @@ NOTE = (
     "Published systems were trained on other corpora with other vocabularies: compare differences between "
     "systems, never a value measured here with a published one."
 )
+FIRST_LOSS = (
+    "first loss: nats per token before the first update, on the first documents of the development set; in "
+    "brackets: of the run that training starts from, on the same sentences one by one"
+)
 _LATEX_CONDITIONS = {
     "chance": "chance", "balanced": "balanced (chance)", "none": "no context", "foreign": "foreign",
     "cxmi": "CXMI (foreign)",
@@ -50,19 +54,21 @@ def as_text(found: RunComparison) -> str:
 
 def _systems(found: RunComparison) -> str:
     titles = [each.score.title for each in found.scores[0]]
-    rows = [("", "recipe", "context window", "parameters", "updates", *titles)]
+    started = any(run.first_loss for run in found.runs)
+    rows = [("", "recipe", "context window", "parameters", "updates", *(["first loss"] * started), *titles)]
     for run, scores in zip(found.runs, found.scores, strict=True):
         rows.append(
             (
-                run.title,
+                run.label,
                 run.recipe.title,
                 context_words(run),
                 run.parameters_in_words,
                 run.updates_in_words,
+                *([run.first_loss_in_words] * started),
                 *(_with_mark(each) for each in scores),
             )
         )
-    lines = [render_rows(rows, left=3)]
+    lines = [render_rows(rows, left=3), *([FIRST_LOSS] * started)]
     if any(test.differences for test in found.tests.values()):
         lines.append("* differs significantly from the first system, p < 0.05 after correction")
         lines += dict.fromkeys(test.signature for test in found.tests.values())
@@ -75,7 +81,7 @@ def _with_mark(each: TestedScore) -> str:
 
 
 def _choices(found: RunComparison) -> str:
-    rows = [("contrastive accuracy, %", "distance", "chance", *(run.title for run in found.runs), "")]
+    rows = [("contrastive accuracy, %", "distance", "chance", *(run.label for run in found.runs), "")]
     for row in found.rows:
         cells = [f"{c.percent:.1f} " if c.in_window else f"({c.percent:.1f})" for c in row.cells]
         rows.append((row.phenomenon, row.distance, f"{row.chance:.1f}", *cells, row.verdict))
@@ -85,7 +91,7 @@ def _choices(found: RunComparison) -> str:
 def _evidence(found: RunComparison) -> list[str]:
     """What each run does without context and in that of other documents; a table a run."""
     tables = [
-        f"{run.title}\n{render_evidence(evidence)}"
+        f"{run.label}\n{render_evidence(evidence)}"
         for run, evidence in zip(found.runs, found.evidence, strict=True)
         if evidence
     ]
@@ -102,7 +108,7 @@ def _contrastive_tests(found: RunComparison) -> str:
         low, high = each.test.interval_95
         rows.append(
             (
-                found.runs[each.run].title,
+                found.runs[each.run].label,
                 each.phenomenon,
                 each.distance,
                 f"{each.first:.1f}",
@@ -134,7 +140,7 @@ def _seeds(found: RunComparison) -> str:
             deviation, test = each.by_seed.deviation, each.against_first
             rows.append(
                 (
-                    run.title,
+                    run.label,
                     each.name,
                     each.group,
                     f"{each.by_seed.mean:.2f}",
@@ -158,7 +164,7 @@ def _profiles(found: RunComparison) -> str:
     for what, buckets in (("sentences in the document", found.lengths), ("position", found.positions)):
         if buckets:
             title = buckets[0].scores[0][0].title
-            rows = [(f"{title} by {what}", "documents", "sentences", *(run.title for run in found.runs))]
+            rows = [(f"{title} by {what}", "documents", "sentences", *(run.label for run in found.runs))]
             for bucket in buckets:
                 values = [f"{scores[0].value:.2f}" for scores in bucket.scores]
                 rows.append((bucket.name, str(bucket.documents), str(bucket.sentences), *values))
@@ -181,7 +187,7 @@ def _published_tables(found: RunComparison) -> str:
             cells.setdefault(key, {})[each.published.column] = f"{_value(value)} {difference}".strip()
         rows = [(title, "row", *columns)]
         for (run, row), of_row in cells.items():
-            rows.append((found.runs[run].title, row, *(of_row.get(column, "") for column in columns)))
+            rows.append((found.runs[run].label, row, *(of_row.get(column, "") for column in columns)))
         blocks.append(render_rows(rows, left=2))
     return "\n\n".join([*blocks, f"{NOTE} After a value: its difference from the first row of the table."])
 
@@ -199,7 +205,7 @@ def as_latex(found: RunComparison) -> str:
     titles = [each.score.title for each in found.scores[0]]
     rows = [
         [
-            _escaped(run.title),
+            _escaped(run.label),
             f"{run.parameters / 1e6:.1f}M" if run.has_model else "",
             *map(_latex_score, scores),
         ]
@@ -214,7 +220,7 @@ def as_latex(found: RunComparison) -> str:
         parts.append(
             "% contrastive accuracy in per cent; in brackets: the clue is outside the context window"
         )
-        header = ["phenomenon", "distance", "chance", *(_escaped(run.title) for run in found.runs)]
+        header = ["phenomenon", "distance", "chance", *(_escaped(run.label) for run in found.runs)]
         parts.append(_tabular(header, [_latex_accuracies(row) for row in found.rows]))
     if any(found.evidence):
         parts.append(
@@ -250,7 +256,7 @@ def _latex_evidence(found: RunComparison) -> Iterator[list[str]]:
                 )
                 cells.append(f"{figures}{'$^{*}$' if condition.holds else ''}")
             own = f"{each.conditions['chance'].own:.1f}"
-            yield [*map(_escaped, (run.title, each.group.title, each.group.distance)), own, *cells]
+            yield [*map(_escaped, (run.label, each.group.title, each.group.distance)), own, *cells]
 
 
 def _latex_published(found: RunComparison) -> Iterator[str]:
@@ -263,7 +269,7 @@ def _latex_published(found: RunComparison) -> Iterator[str]:
                 each.published.value
             )
         rows = [
-            [_escaped(found.runs[run].title), _escaped(row), *(_value(cells.get(c)) or "--" for c in columns)]
+            [_escaped(found.runs[run].label), _escaped(row), *(_value(cells.get(c)) or "--" for c in columns)]
             for (run, row), cells in by_row.items()
         ]
         yield f"% {title}"
