@@ -16,12 +16,15 @@ from cotext.files.markup import Markup
 from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats
+from cotext.files.words import consists_of
 from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
+
+NUMBERS = " ".join(map(str, range(SIZE // 6)))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,7 @@ LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n"
         lambda: placeholder_spans("a-/" * (SIZE // 3)),
         lambda: EndRules("en").ends("؟ " * (SIZE // 2)),
         lambda: without_added_stop("a", "a" * SIZE + "!", "de"),
+        lambda: consists_of(NUMBERS, NUMBERS.split()),
         lambda: read_numbered("[1] a" + " " * SIZE + "b", 1),
         lambda: cut(Block(LINES), Splitter("en").spans),
         lambda: PO.open(b'msgid ""\nmsgstr ""\n# ' + b"Content-Type:" * (SIZE // 13) + b"\n", "a.po"),

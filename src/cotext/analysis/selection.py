@@ -24,6 +24,7 @@ from cotext.analysis.marked_words import MarkedWords
 from cotext.analysis.token_words import token_words
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
+from cotext.files.words import overlaps
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_json
 from cotext.runtime.tables import render_rows
@@ -242,7 +243,7 @@ def _word_gains(
             word.text,
             float(word.total(gains)),
             len(word.tokens),
-            spans is None or any(start < word.stop and word.start < stop for start, stop in spans),
+            spans is None or overlaps(spans, word.start, word.stop),
         )
         for word in words
     ]
