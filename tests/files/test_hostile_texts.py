@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import test_xlsx
 
+from cotext.data.formats.wmt import WmtLine
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.endpoints.numbered import read_numbered
@@ -15,7 +18,8 @@ from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
 from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
-from cotext.files.table import file_formats
+from cotext.files.table import file_formats, named_format
+from cotext.files.wmt_texts import faults_of
 from cotext.files.words import consists_of
 from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
@@ -25,6 +29,13 @@ SECONDS = 3.0  # of processor time; each took minutes
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
 
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
+
+
+def _written(name: str, content: bytes) -> None:
+    """Read a file and write it with a word more in each block."""
+    opened = named_format(name).open(content, name)
+    [blocks] = opened.contents.documents
+    opened.written([[replace(block, pieces=("x ", *block.pieces)) for block in blocks]])
 
 
 @pytest.mark.parametrize(
@@ -48,6 +59,19 @@ NUMBERS = " ".join(map(str, range(SIZE // 6)))
             b"[Script Info]\n\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
             + b"{\\p1" * 1200,
             "a.ass",
+        ),
+        lambda: _written(
+            "a.xlsx", test_xlsx.workbook(["<t>" + "a\t" * (SIZE * 4 // 5) + "</t>"], test_xlsx.cell("A1", 0))
+        ),
+        lambda: list(
+            faults_of(WmtLine(1, "a", hypothesis="<p>" + "<!--" * SIZE), WmtLine(1, "a", source="<p>A.</p>"))
+        ),
+        lambda: _written(
+            "a.srt",
+            b"".join(
+                b"1\n00:00:0%d,0 --> 00:00:0%d,5\n" % (n, n) + b"x " + b"a: b\n" * 900 + b"x\n"
+                for n in range(9)
+            ),
         ),
     ],
 )
