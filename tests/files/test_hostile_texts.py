@@ -12,13 +12,14 @@ from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.endpoints.numbered import read_numbered
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block, Copied
+from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.final_stop import without_added_stop
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
 from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
+from cotext.files.tags import project
 from cotext.files.wmt_texts import faults_of
 from cotext.files.words import consists_of
 from cotext.serving.deepl.formatting import formatted_as
@@ -66,6 +67,7 @@ def _written(name: str, content: bytes) -> None:
         lambda: list(
             faults_of(WmtLine(1, "a", hypothesis="<p>" + "<!--" * SIZE), WmtLine(1, "a", source="<p>A.</p>"))
         ),
+        lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
         lambda: _written(
             "a.srt",
             b"".join(
