@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import test_odt
 import test_xlsx
 
 from cotext.data.formats.wmt import WmtLine
@@ -68,6 +69,15 @@ def _written(name: str, content: bytes) -> None:
             faults_of(WmtLine(1, "a", hypothesis="<p>" + "<!--" * SIZE), WmtLine(1, "a", source="<p>A.</p>"))
         ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
+        lambda: _written(
+            "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
+        ),
+        lambda: _written(
+            "a.xlsx",
+            test_xlsx.workbook(
+                ["<r><rPr><b/></rPr><t>a</t></r><r><t>b</t></r>" * (SIZE // 4)], test_xlsx.cell("A1", 0)
+            ),
+        ),
         lambda: _written(
             "a.srt",
             b"".join(
