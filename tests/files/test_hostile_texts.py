@@ -2,26 +2,42 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import test_odt
+import test_xlsx
 
+from cotext.data.formats.wmt import WmtLine
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.endpoints.numbered import read_numbered
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block, Copied
+from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.final_stop import without_added_stop
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
 from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
-from cotext.files.table import file_formats
+from cotext.files.table import file_formats, named_format
+from cotext.files.tags import project
+from cotext.files.wmt_texts import faults_of
+from cotext.files.words import consists_of
 from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
+
+NUMBERS = " ".join(map(str, range(SIZE // 6)))
+
+
+def _written(name: str, content: bytes) -> None:
+    """Read a file and write it with a word more in each block."""
+    opened = named_format(name).open(content, name)
+    [blocks] = opened.contents.documents
+    opened.written([[replace(block, pieces=("x ", *block.pieces)) for block in blocks]])
 
 
 @pytest.mark.parametrize(
@@ -37,6 +53,7 @@ LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n"
         lambda: placeholder_spans("a-/" * (SIZE // 3)),
         lambda: EndRules("en").ends("؟ " * (SIZE // 2)),
         lambda: without_added_stop("a", "a" * SIZE + "!", "de"),
+        lambda: consists_of(NUMBERS, NUMBERS.split()),
         lambda: read_numbered("[1] a" + " " * SIZE + "b", 1),
         lambda: cut(Block(LINES), Splitter("en").spans),
         lambda: PO.open(b'msgid ""\nmsgstr ""\n# ' + b"Content-Type:" * (SIZE // 13) + b"\n", "a.po"),
@@ -44,6 +61,29 @@ LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n"
             b"[Script Info]\n\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
             + b"{\\p1" * 1200,
             "a.ass",
+        ),
+        lambda: _written(
+            "a.xlsx", test_xlsx.workbook(["<t>" + "a\t" * (SIZE * 4 // 5) + "</t>"], test_xlsx.cell("A1", 0))
+        ),
+        lambda: list(
+            faults_of(WmtLine(1, "a", hypothesis="<p>" + "<!--" * SIZE), WmtLine(1, "a", source="<p>A.</p>"))
+        ),
+        lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
+        lambda: _written(
+            "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
+        ),
+        lambda: _written(
+            "a.xlsx",
+            test_xlsx.workbook(
+                ["<r><rPr><b/></rPr><t>a</t></r><r><t>b</t></r>" * (SIZE // 4)], test_xlsx.cell("A1", 0)
+            ),
+        ),
+        lambda: _written(
+            "a.srt",
+            b"".join(
+                b"1\n00:00:0%d,0 --> 00:00:0%d,5\n" % (n, n) + b"x " + b"a: b\n" * 900 + b"x\n"
+                for n in range(9)
+            ),
         ),
     ],
 )

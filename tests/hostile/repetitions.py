@@ -47,13 +47,14 @@ from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 
-SMALL, LARGE = 16 << 10, 64 << 10
+SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at
 GROWTH = 6.0  # times, where text is four times as long
 DRAWN = 60  # repetitions for each subject, of about 150
-_SHORT = ENOUGH / 64  # seconds for SMALL: even cubic growth stays below ENOUGH for LARGE
-_SLOW = 0.3  # seconds for SMALL: growth is looked at from a quarter of it on, to save time
-_TINY, _TOO_LONG = 2 << 10, 1.0  # characters, and seconds after which no larger text is tried
+_LINEAR = 4.5  # times, or less: no larger text is tried, since a part that grows faster would show by now
+_SHORT = ENOUGH / 64  # seconds for 16 KB: even cubic growth stays below ENOUGH for 64 KB
+_SLOW, _TOO_SLOW = 0.1, 0.3  # seconds after which two sizes may tell, and after which they must
+_TOO_LONG = 1.0  # seconds for the least size
 _AGAIN = 3  # measurements of what looks slow, of which the shortest counts
 
 # What is repeated, from a character to a beginning of markup that is never closed.
@@ -94,22 +95,34 @@ def _counted(form: str, size: int) -> str:
 
 def offence(subject: Callable[[str], object], text: Callable[[int], str]) -> str:
     """The seconds that a subject takes if these are more than linear; else nothing."""
-    if (first := seconds(subject, text(_TINY))) > _TOO_LONG:
-        return f"{first:.2f} s for {_TINY:,} characters"
-    sizes, small = (SMALL, LARGE), seconds(subject, text(SMALL))
-    if small <= _SHORT:
-        return ""
-    if small > _SLOW:
-        sizes, large = (SMALL // 4, SMALL), small
-        small = seconds(subject, text(SMALL // 4))
-    else:
-        large = seconds(subject, text(LARGE))
+
+    def least(size: int, times: int) -> float:
+        return min(seconds(subject, text(size)) for _ in range(times))
+
+    if (first := seconds(subject, text(SIZES[0]))) > _TOO_LONG:
+        return f"{first:.2f} s for {SIZES[0]:,} characters"
+    taken = [min(first, least(SIZES[0], 1))]
+    for size in SIZES[1:]:
+        taken.append(least(size, 2 if size == SIZES[1] else 1))
+        if _is_linear(taken):
+            return ""
+        if taken[-1] > _TOO_SLOW:
+            break
+    sizes, (small, large) = SIZES[len(taken) - 2 : len(taken)], taken[-2:]
     if large > max(ENOUGH, GROWTH * small):
         # The least of several, since other processes change the caches of the processor.
-        small, large = (min(seconds(subject, text(size)) for _ in range(_AGAIN)) for size in sizes)
+        small, large = (least(size, _AGAIN) for size in sizes)
     if large <= max(ENOUGH, GROWTH * small):
         return ""
     return f"{small:.3f} s for {sizes[0]:,} characters, {large:.3f} s for {sizes[1]:,}"
+
+
+def _is_linear(taken: list[float]) -> bool:
+    """Whether the seconds for the first of SIZES already tell; what a subject always takes is left out."""
+    if len(taken) == 2:
+        return _SLOW < taken[1] <= _LINEAR * taken[0]
+    first, second, third = taken[:3]
+    return third <= _SHORT or third - second <= _LINEAR * (second - first)
 
 
 def seconds(subject: Callable[[str], object], text: str) -> float:

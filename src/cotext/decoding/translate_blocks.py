@@ -21,7 +21,7 @@ from cotext.files.placeholders import shown, with_placeholders, without_placehol
 from cotext.files.tags import SentenceAlignment, project, shown_text
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
-from cotext.files.words import covered, occurrences
+from cotext.files.words import consists_of, occurrences
 from cotext.runtime.errors import CotextError
 
 BY_THE_RULES: Final = Splitting()
@@ -215,7 +215,7 @@ class BlockDocuments:
                 terms = tuple(_terms_met(guide, index, j, target)) if guide else ()
                 is_taken, source = j in taken.get(index, ()), document.sentences[j]
                 copied = self._whole[self.numbers[index]].sentences[j].copied
-                confidence = None if is_taken or _is_forced(target, [*terms, *copied]) else sure[j]
+                confidence = None if is_taken or consists_of(target, [*terms, *copied]) else sure[j]
                 about = (confidence, is_taken, terms, visible[j], lacking[j])
                 found.append(PairedSentence(index, of_block[j], j, source, target, *about))
         return found
@@ -285,17 +285,6 @@ def _terms_met(guide: TermGuide, document: int, sentence: int, target: str) -> I
     """What a translation has of the terms in its source."""
     for occurrence in guide.occurrences(document, sentence):
         yield from (phrase for _, phrase in islice(occurrences(target, guide.alternatives(occurrence)), 1))
-
-
-def _is_forced(target: str, phrases: Sequence[str]) -> bool:
-    """Whether a translation has no word but those that it had to have."""
-    if not phrases:
-        return False
-    spans = covered(target, phrases)
-    return not any(
-        character.isalnum() and not any(start <= at < stop for start, stop in spans)
-        for at, character in enumerate(target)
-    )
 
 
 def _alignments(

@@ -1,10 +1,12 @@
 """Copied texts in a sentence and in its translation: where they stand, and which of them is which."""
 
+from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cotext.files.blocks import Copied, Piece
 from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional
+from cotext.files.words import overlaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,12 @@ def copied_spans(
     occurs more or less often than in the source, the pairs that the alignment prefers are chosen.
     """
     found: dict[int, Span] = {}
-    for text in sorted({each.shown for each in texts if each.shown}, key=len, reverse=True):
-        alike = [each for each in texts if each.shown == text]
-        taken = list(found.values())
+    taken: list[Span] = []  # in order
+    by_text: dict[str, list[CopiedText]] = {}
+    for each in texts:
+        by_text.setdefault(each.shown, []).append(each)
+    for text in sorted(filter(None, by_text), key=len, reverse=True):
+        alike = by_text[text]
         places = [span for span in _occurrences(text, target, taken) if _apart(target, span)]
         if len(places) < len(alike):
             places = list(_occurrences(text, target, taken))
@@ -58,7 +63,9 @@ def copied_spans(
         if len(places) != len(alike):
             aligned = alignment or proportional(source, target)
             alike, places = _paired(alike, places, aligned, (source, target))
-        found |= {each.piece.key: place for each, place in zip(alike, places, strict=True)}
+        for each, place in zip(alike, places, strict=True):
+            found[each.piece.key] = place
+            insort(taken, place)
     return found
 
 
@@ -66,11 +73,11 @@ def _occurrences(text: str, target: str, taken: Sequence[Span]) -> Iterator[Span
     start = target.find(text)
     while start >= 0:
         stop = start + len(text)
-        if all(stop <= a or b <= start for a, b in taken):
+        if overlaps(taken, start, stop):
+            start = target.find(text, start + 1)
+        else:
             yield start, stop
             start = target.find(text, stop)
-        else:
-            start = target.find(text, start + 1)
 
 
 def _apart(target: str, span: Span) -> bool:
@@ -92,7 +99,9 @@ def _paired(
         ((float(weights[j, i]), -i, -j) for i in range(len(alike)) for j in range(len(places))), reverse=True
     )
     pairs: dict[int, int] = {}
+    paired: set[int] = set()
     for _, i, j in judged:
-        if -i not in pairs and -j not in pairs.values():
+        if -i not in pairs and -j not in paired:
             pairs[-i] = -j
+            paired.add(-j)
     return [alike[i] for i in pairs], [places[j] for j in pairs.values()]

@@ -156,20 +156,20 @@ def breaks(text: str, part: Part) -> list[int]:
     if len(had) == 1 or len(text) <= max(had):
         return []
     places = _places(text, len(had) - 1)
+    paused = [place for place in places if _gain(text, place)]
     # In fewer lines, one at least would be longer.
-    fewest = min(len(had), max(2, -(-len(text) // (max(had) + 1))))
-    for lines in range(fewest, len(had) + 1):
-        chosen = _even(text, places, lines)
-        ends = [0, *chosen, len(text)]
-        longest = max(b - a for a, b in pairwise(ends))
+    lines = min(len(had), max(2, -(-len(text) // (max(had) + 1))))
+    while True:
+        chosen = _even(text, places, paused, lines)
+        longest = max(b - a for a, b in pairwise([0, *chosen, len(text)]))
         if longest <= max(had) + 1 or lines == len(had):
             return chosen
-    return []
+        # Of many lines not every number is tried, so that all together take time by the length of the text.
+        lines = min(len(had), lines + 1 + lines // 16)
 
 
-def _even(text: str, places: Sequence[int], lines: int) -> list[int]:
-    """The places nearest to equal shares of the text, each once."""
-    paused = [place for place in places if _gain(text, place)]
+def _even(text: str, places: Sequence[int], paused: Sequence[int], lines: int) -> list[int]:
+    """The places nearest to equal shares of the text, each once; those behind a comma are `paused`."""
     chosen: list[int] = []
     for number in range(1, lines):
         aim = len(text) * number / lines

@@ -49,18 +49,19 @@ class OdfDialect:
 
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
         """Add text; spaces that a reader would collapse, tabs and breaks have elements of their own."""
+        last = next(holder.iterchildren(reversed=True), None)
+        own: list[str] = []  # what is behind the last element so far
+        begins = last is None and not holder.text
         for part in _PARTED.split(taken(text)):
-            if not part:
-                continue
-            if part == " " and (len(holder) or holder.text):
-                _append(holder, part)
-            elif part.isspace() and part[0] in " \t\n":
+            if part.isspace() and part[0] in " \t\n" and (part != " " or begins):
+                _append(holder, last, own)
                 name = {"\t": "tab", "\n": "line-break"}.get(part, "s")
-                node = lxml_etree().SubElement(holder, TEXT + name)
+                last = lxml_etree().SubElement(holder, TEXT + name)
                 if name == "s" and len(part) > 1:
-                    node.set(TEXT + "c", str(len(part)))
-            else:
-                _append(holder, part)
+                    last.set(TEXT + "c", str(len(part)))
+            elif part:
+                own.append(part)
+        _append(holder, last, own)
 
     def wrapped(
         self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
@@ -108,11 +109,13 @@ def _text(text: str | None) -> Iterator[Atom]:
         yield Atom("text", text=_SPACES.sub(" ", text))
 
 
-def _append(holder: "etree._Element", text: str) -> None:
-    if len(holder):
-        holder[-1].tail = (holder[-1].tail or "") + text
-    else:
-        holder.text = (holder.text or "") + text
+def _append(holder: "etree._Element", last: "etree._Element | None", texts: list[str]) -> None:
+    """Add texts behind the last element of a holder, and empty the list: each alone would be copied again."""
+    if texts and last is not None:
+        last.tail = "".join([last.tail or "", *texts])
+    elif texts:
+        holder.text = "".join([holder.text or "", *texts])
+    texts.clear()
 
 
 def _plain_styles(root: "etree._Element") -> Iterator[str]:

@@ -36,14 +36,16 @@ class CellDialect:
         node = lxml_etree().Element(namespace + "t")
         node.text = _spelled(text)
         node.set(_SPACE, "preserve")
-        if properties is None and not len(holder):
+        # To ask for the length of an element counts all that it holds.
+        last = next(holder.iterchildren(reversed=True), None)
+        if properties is None and last is None:
             holder.append(node)
             return
-        if properties is None and local_name(holder[-1]) == "t":
-            holder[-1].text = (holder[-1].text or "") + _spelled(text)
+        if properties is None and last is not None and local_name(last) == "t":
+            last.text = (last.text or "") + _spelled(text)
             return
-        if len(holder) == 1 and local_name(holder[0]) == "t":
-            holder.append(self.wrapped([holder[0]], None))
+        if last is not None and last.getprevious() is None and local_name(last) == "t":
+            holder.append(self.wrapped([last], None))
         holder.append(self.wrapped([node], properties))
 
     def wrapped(

@@ -133,9 +133,14 @@ def agreement(
     A token that lies in several spans belongs to each by its characters. Rows are means over the tokens of a
     target span.
     """
-    of_S = _parts(texts[0], alignment.source_spans, source_spans)
-    of_T = _parts(texts[1], alignment.target_spans, target_spans)
-    return (of_T / of_T.sum(dim=0).clamp(min=1e-9)).T @ alignment.weights.double() @ of_S
+    s, v, of_S = _parts(texts[0], alignment.source_spans, source_spans)
+    t, u, of_T = _parts(texts[1], alignment.target_spans, target_spans)
+    whole_U = of_T.new_zeros(len(target_spans)).index_add_(0, u, of_T).clamp(min=1e-9)
+    weights_TS = alignment.weights.double()
+    weights_US = of_T.new_zeros(len(target_spans), len(alignment.source_spans))
+    weights_US.index_add_(0, u, (of_T / whole_U[u])[:, None] * weights_TS[t])
+    weights_UV = of_S.new_zeros(len(target_spans), len(source_spans))
+    return weights_UV.index_add_(1, v, weights_US[:, s] * of_S)
 
 
 def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
@@ -181,10 +186,20 @@ def sharpened(weights_UV: Tensor) -> Tensor:
     return (weights / weights.sum(dim=1, keepdim=True)).masked_fill(silent[:, None], 0.0)
 
 
-def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> Tensor:
-    """The share of each token's characters that lie in each span: [tokens, spans]."""
-    edges = _edges(text, tokens)
-    return _overlap(edges, _edges(text, spans)) / (edges[:, 1:] - edges[:, :1]).clamp(min=1)
+def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, the spans in which they have characters, and their shares of characters there: [parts] each.
+
+    Spans are in order and apart, so that there are few more parts than tokens and spans.
+    """
+    edges_N2, spans_M2 = _edges(text, tokens), _edges(text, spans)
+    first_N = torch.searchsorted(spans_M2[:, 1].contiguous(), edges_N2[:, 0].contiguous(), right=True)
+    behind_N = torch.searchsorted(spans_M2[:, 0].contiguous(), edges_N2[:, 1].contiguous())
+    count_N = (behind_N - first_N).clamp(min=0)
+    n = torch.arange(len(tokens)).repeat_interleave(count_N)
+    m = torch.arange(len(n)) - (count_N.cumsum(0) - count_N - first_N)[n]
+    own, other = edges_N2[n], spans_M2[m]
+    shared = torch.minimum(own[:, 1], other[:, 1]) - torch.maximum(own[:, 0], other[:, 0])
+    return n, m, shared.clamp(min=0) / (own[:, 1] - own[:, 0]).clamp(min=1)
 
 
 def _edges(text: str, spans: Sequence[Span]) -> Tensor:

@@ -75,6 +75,15 @@ def overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
     return before > 0 and spans[before - 1][1] > start
 
 
+def consists_of(text: str, phrases: Sequence[str]) -> bool:
+    """Whether a text has no letter or digit outside of phrases that stand in it; without phrases: no."""
+    if not phrases:
+        return False
+    spans = covered(text, phrases)
+    outside = zip([0, *(stop for _, stop in spans)], [*(start for start, _ in spans), len(text)], strict=True)
+    return not any(map(str.isalnum, "".join(text[start:stop] for start, stop in outside)))
+
+
 def _is_whole(text: str, place: int, phrase: str) -> bool:
     stop = place + len(phrase)
     before, after = text[place - 1 : place] if place else "", text[stop : stop + 1]
