@@ -1,6 +1,5 @@
-"""Two interfaces of one question: of OmegaT's plugin FakeMT, and of DeepLX, which Zotero and others ask.
+"""DeepLX's interface, which Zotero and others ask.
 
-GET  /fake-mt?source=en-US&target=de-DE&text=...          {"translation": ...}
 POST /deeplx   {"text", "source_lang", "target_lang"}     {"code": 200, "data": ..., ...}
 """
 
@@ -19,31 +18,13 @@ from cotext.serving.systems import System, Systems
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of both."""
-    return also_in_sessions(
-        [
-            Route("/fake-mt", fake_mt, methods=["GET"]),
-            Route("/deeplx", deeplx, methods=["POST"]),
-        ]
-    )
+    """The route, also in sessions."""
+    return also_in_sessions([Route("/deeplx", deeplx, methods=["POST"])])
 
 
 def refusal(error: RequestError) -> Response:
     """An error: its status, as `code` too, and a text."""
     return JSONResponse({"code": error.status, "message": error.message}, error.status)
-
-
-async def fake_mt(request: Request) -> Response:
-    """Translate the text in the address; `key` is the key."""
-    asked = request.query_params
-    client = client_of(request, asked.get("key") or None)
-    for name in ("source", "target", "text"):
-        if name not in asked:
-            raise RequestError(400, f"the address has no {name}")
-    system = service_of(request).systems.choose(code_of(asked["source"]), code_of(asked["target"]))
-    texts = Texts([asked["text"]], place=session_place(request, asked))
-    [text] = await translated(request, client, system, texts)
-    return JSONResponse({"translation": text})
 
 
 async def deeplx(request: Request) -> Response:
