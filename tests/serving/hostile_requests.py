@@ -17,7 +17,6 @@ ADDRESSES = (
     "/api/tmx",
     "/api/files",
     "/api/glossaries",
-    "/deeplx",
     "/suggest",
 )
 DEEP = b'{"text":' + b"[" * 3000 + b"]" * 3000 + b"}"

@@ -1,4 +1,4 @@
-"""Requests as plugins of CAT tools send them: OPUS-CAT's, DeepLX."""
+"""Requests as plugins of CAT tools send them: OPUS-CAT's."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,18 +78,6 @@ def test_opus_cat_in_a_session(client: TestClient, translated: Callable[..., lis
 )
 def test_opus_cat_refuses_with_400(client: TestClient, asked: dict[str, str]) -> None:
     assert client.get("/MTRestService/TranslateJson", params=asked).status_code == 400
-
-
-def test_deeplx(client: TestClient, translated: Callable[..., list[str]]) -> None:
-    for source in ("EN", "auto", "", None):
-        body = {"text": LINES[0], "source_lang": source, "target_lang": "DE"}
-        found = client.post("/deeplx", json=body).json()
-        assert found["data"] == translated(LINES[0])[0]
-        assert (found["code"], found["source_lang"], found["target_lang"]) == (200, "EN", "DE")
-    plain = {"text": "x", "target_lang": "DE"}
-    for body in ({}, plain | {"text": 3}, plain | {"target_lang": "FR"}, plain | {"cotext": [1]}):
-        refused = client.post("/deeplx", json=body)
-        assert (refused.status_code, refused.json()["code"]) == (400, 400)
 
 
 def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:
