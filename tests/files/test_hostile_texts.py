@@ -16,7 +16,7 @@ from cotext.files.markup import Markup
 from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats
-from cotext.serving.deepl.formatting import formatted_as
+from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 
 SIZE = 50_000
