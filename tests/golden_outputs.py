@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).with_suffix(".json")
 ANY = "~"  # a value that differs from run to run
 TOLERANCE = 1e-3
 LEARNED = ("probe",)  # figures of classifiers that are trained anew: another rounding can change a decision
-MACHINE = re.compile(r"\d+:\d\d left|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores")
+MACHINE = re.compile(r"\d+:\d\d left|[\d.]+ [MG]B at most|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores")
 FIXED = (*TINY[:5], "languages=en-de", "decode.max_ratio=1.0", "decode.max_extra=3")
 RUNS = {"sent": "focused-concatenation/base", "doc": RECIPE}
 QUALITY = (

@@ -8,7 +8,6 @@ import pytest
 import test_odt
 import test_xlsx
 
-from cotext.data.formats.wmt import WmtLine
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.endpoints.numbered import read_numbered
@@ -21,9 +20,8 @@ from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project
-from cotext.files.wmt_texts import faults_of
 from cotext.files.words import consists_of
-from cotext.serving.deepl.formatting import formatted_as
+from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 
 SIZE = 50_000
@@ -64,9 +62,6 @@ def _written(name: str, content: bytes) -> None:
         ),
         lambda: _written(
             "a.xlsx", test_xlsx.workbook(["<t>" + "a\t" * (SIZE * 4 // 5) + "</t>"], test_xlsx.cell("A1", 0))
-        ),
-        lambda: list(
-            faults_of(WmtLine(1, "a", hypothesis="<p>" + "<!--" * SIZE), WmtLine(1, "a", source="<p>A.</p>"))
         ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
         lambda: _written(

@@ -41,9 +41,9 @@ from cotext.files.terms import Glossary, TermGuide, names_of
 from cotext.files.wrapping import spread, wrapped
 from cotext.metrics.forms import words_of
 from cotext.runtime.errors import CotextError
-from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 

@@ -17,7 +17,6 @@ ADDRESSES = (
     "/api/tmx",
     "/api/files",
     "/api/glossaries",
-    "/deeplx",
     "/suggest",
 )
 DEEP = b'{"text":' + b"[" * 3000 + b"]" * 3000 + b"}"
@@ -78,7 +77,7 @@ PATHS = (
     "/session/" + "a" * 5000 + "/languages",
     "/v2/glossaries/' OR 1=1 --",
     "/api/files/\u202e/events",
-    "/fake-mt?source=en&target=de&text=%ff%00",
+    "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=%ff%00",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=" + "%20" * 4000,
     "/v3/languages?resource=" + "x" * 9000,
     "/api/systems?" + "a&" * 5000,

@@ -1,4 +1,4 @@
-"""Requests as plugins of CAT tools send them: OPUS-CAT's, FakeMT, DeepLX."""
+"""Requests as plugins of CAT tools send them: OPUS-CAT's."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,28 +78,6 @@ def test_opus_cat_in_a_session(client: TestClient, translated: Callable[..., lis
 )
 def test_opus_cat_refuses_with_400(client: TestClient, asked: dict[str, str]) -> None:
     assert client.get("/MTRestService/TranslateJson", params=asked).status_code == 400
-
-
-def test_fake_mt(client: TestClient, translated: Callable[..., list[str]]) -> None:
-    found = get(client, "/fake-mt", source="en-US", target="de-DE", text=LINES[0])
-    assert found.json() == {"translation": translated(LINES[0])[0]}
-    lines = [
-        get(client, "/fake-mt", source="en", target="de", text=line, session="s").json() for line in LINES
-    ]
-    assert [each["translation"] for each in lines] == translated(*LINES)
-    assert client.get("/fake-mt", params={"source": "en", "target": "de"}).status_code == 400
-
-
-def test_deeplx(client: TestClient, translated: Callable[..., list[str]]) -> None:
-    for source in ("EN", "auto", "", None):
-        body = {"text": LINES[0], "source_lang": source, "target_lang": "DE"}
-        found = client.post("/deeplx", json=body).json()
-        assert found["data"] == translated(LINES[0])[0]
-        assert (found["code"], found["source_lang"], found["target_lang"]) == (200, "EN", "DE")
-    plain = {"text": "x", "target_lang": "DE"}
-    for body in ({}, plain | {"text": 3}, plain | {"target_lang": "FR"}, plain | {"cotext": [1]}):
-        refused = client.post("/deeplx", json=body)
-        assert (refused.status_code, refused.json()["code"]) == (400, 400)
 
 
 def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
-from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.errors import RequestError
+from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
 
 XML, HTML = TagHandling("xml"), TagHandling("html")

@@ -29,7 +29,6 @@ DIALECTS: Final[tuple[str, ...]] = (
     "deepl",
     "libretranslate",
     "opus_cat",
-    "fake_mt",
     "page_routes",
 )
 REASONS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}

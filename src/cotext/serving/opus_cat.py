@@ -18,8 +18,8 @@ from cotext.serving.errors import RequestError
 from cotext.serving.requests import client_of, service_of
 from cotext.serving.service import Client
 from cotext.serving.sessions import also_in_sessions, session_place
-from cotext.serving.simple_texts import Texts, code_of, translated
 from cotext.serving.systems import System, Systems
+from cotext.serving.translation import TranslationRequest, code_of, translated
 
 BASE: Final = "/MTRestService"
 # How the services of .NET write texts and lists of them.
@@ -49,12 +49,12 @@ def refusal(error: RequestError) -> Response:
 
 async def translate_json(request: Request) -> Response:
     """A translation as JSON."""
-    return JSONResponse({"translation": await _translated(request, "input")})
+    return JSONResponse({"translation": await _translated(request)})
 
 
 async def translate_xml(request: Request) -> Response:
     """A translation as XML."""
-    text = _STRING.format(escape(taken(await _translated(request, "input"))))
+    text = _STRING.format(escape(taken(await _translated(request))))
     return Response(text, media_type="application/xml")
 
 
@@ -77,17 +77,17 @@ async def store(request: Request) -> Response:
     named = {**request.query_params, "confirmed": _field(request, "target")}
     place = session_place(request, named)
     if place is not None:
-        asked = Texts([_field(request, "source")], place=place)
-        await translated(request, client, _system(request), asked)
+        asked = TranslationRequest([_field(request, "source")], [_system(request)], place=place)
+        await translated(request, client, asked)
     return Response(status_code=200)
 
 
-async def _translated(request: Request, field: str) -> str:
+async def _translated(request: Request) -> str:
     client = _client(request)
     place = session_place(request, request.query_params)
-    asked = Texts([_field(request, field)], place=place)
-    [text] = await translated(request, client, _system(request), asked)
-    return text
+    asked = TranslationRequest([_field(request, "input")], [_system(request)], place=place)
+    [found] = await translated(request, client, asked)
+    return found.text
 
 
 def _client(request: Request) -> Client:

@@ -17,12 +17,13 @@ from cotext.data.language_names import name_of
 from cotext.runtime.errors import shown
 from cotext.serving.detection import Detected, detect
 from cotext.serving.errors import RequestError
+from cotext.serving.fragments import TagHandling
 from cotext.serving.libretranslate.files import download_file, supported_suffixes, translate_file
 from cotext.serving.requests import client_of, fields, service_of
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions, session_place
-from cotext.serving.simple_texts import Texts, code_of, translated
 from cotext.serving.systems import System
+from cotext.serving.translation import TranslationRequest, code_of, translated
 
 AUTO: Final = "auto"
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -108,25 +109,20 @@ async def translate(request: Request) -> Response:
     alternatives = _alternatives(wanted)
     source, target = wanted.text("source"), wanted.text("target")
     extension = wanted.extension
-    together = extension.get("document") in (True, "true", "1")
-    place = session_place(request, extension)
-    found: list[Detected] = []
-    if source == AUTO:
-        # A document, and what comes in a session, is in one language.
-        of_one = together or place is not None
-        found = await _detected(service, ["\n".join(texts)] if of_one else texts, target)
-        found = found * len(texts) if of_one else found
-    sources = [each.language for each in found] if source == AUTO else [source] * max(1, len(texts))
-    answers = [""] * len(texts)
-    for code in dict.fromkeys(sources):
-        system = _system(service, code, target, extension.get("system"))
-        chosen = [i for i, each in enumerate(sources) if each == code][: len(texts)]
-        part = Texts([texts[i] for i in chosen], kind == "html", together, place)
-        for i, text in zip(chosen, await translated(request, client, system, part), strict=True):
-            answers[i] = text
+    asked = TranslationRequest(
+        texts,
+        _systems(service, source, target, extension.get("system")),
+        extension.get("document") in (True, "true", "1"),
+        session_place(request, extension),
+        "nonewlines" if kind == "html" else "1",
+        TagHandling("html") if kind == "html" else None,
+        detects=source == AUTO,
+    )
+    found = await translated(request, client, asked)
+    answers = [each.text for each in found]
     answer: dict[str, Any] = {"translatedText": answers if is_list else answers[0]}
     if source == AUTO:
-        told = [_told(each) for each in found]
+        told = [_told(each.source) for each in found]
         answer["detectedLanguage"] = told if is_list else told[0]
     if alternatives:
         answer["alternatives"] = [[] for _ in texts] if is_list else []
@@ -156,17 +152,6 @@ def _alternatives(wanted: _Asked) -> int:
     return int(text[:9])
 
 
-async def _detected(service: Service, texts: list[str], target: str) -> list[Detected]:
-    """The language of each text, of those that are translated into the target."""
-    to = _code(target)
-    candidates = list(
-        dict.fromkeys(each.languages.source for each in service.systems if each.languages.target == to)
-    )
-    if not candidates:
-        raise _unsupported(service, target)
-    return await to_thread.run_sync(lambda: [detect(text, candidates) for text in texts])
-
-
 def _told(found: Detected) -> dict[str, Any]:
     return {"confidence": round(100 * found.confidence, 1), "language": found.language}
 
@@ -178,22 +163,22 @@ def _code(text: str) -> str:
         raise RequestError(400, f"{shown(text)} is not supported") from None
 
 
-def _system(service: Service, source: str, target: str, name: Any) -> System:
-    if name is not None:
-        system = service.systems.named(str(name))
-        if (system.languages.source, system.languages.target) != (_code(source), _code(target)):
-            raise RequestError(400, f"{shown(system.name)} translates {system.languages} alone")
-        return system
-    pair = (_code(source), _code(target))
-    for code, side in zip((source, target), ("source", "target"), strict=True):
-        if not any(getattr(each.languages, side) == _code(code) for each in service.systems):
-            raise _unsupported(service, code)
-    return service.systems.choose(*pair)
-
-
-def _unsupported(service: Service, code: str) -> RequestError:
-    pairs = ", ".join(dict.fromkeys(str(each.languages) for each in service.systems))
-    return RequestError(400, f"{shown(code)} is not supported; there are {pairs}")
+def _systems(service: Service, source: str, target: str, name: Any) -> list[System]:
+    """The systems for a request, of every source language where that is to be detected."""
+    candidates = list(service.systems) if name is None else [service.systems.named(str(name))]
+    pairs = ", ".join(dict.fromkeys(str(each.languages) for each in candidates))
+    # Each language by itself, so that the one which nothing translates is named.
+    kept = candidates
+    for code, side in ((source, "source"), (target, "target")):
+        if code == AUTO and side == "source":
+            continue
+        wanted = _code(code)
+        if not any(getattr(each.languages, side) == wanted for each in candidates):
+            raise RequestError(400, f"{shown(code)} is not supported; there are {pairs}")
+        kept = [each for each in kept if getattr(each.languages, side) == wanted]
+    if not kept:
+        raise RequestError(400, f"no system translates these languages; there are {pairs}")
+    return kept
 
 
 async def detect_language(request: Request) -> Response:

@@ -22,8 +22,8 @@ from cotext.serving.keys import own_name
 from cotext.serving.limits import Admission
 from cotext.serving.requests import bearer_key, client_of, service_of, unless_gone
 from cotext.serving.service import Client, Service
-from cotext.serving.simple_texts import code_of
 from cotext.serving.systems import System
+from cotext.serving.translation import code_of
 from cotext.serving.uploads import Upload, received_file
 
 WAITING_SHARE: Final = 0.8  # of the time that a request may take

@@ -1,0 +1,153 @@
+"""The request for a translation that the dialects build, and the one function that answers it.
+
+A dialect reads its fields into a `TranslationRequest`, and writes the translations in its own form.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from anyio import to_thread
+from starlette.requests import Request
+
+from cotext.data.languages import language_code
+from cotext.decoding.wishes import Wishes
+from cotext.files.blocks import Block
+from cotext.runtime.errors import CotextError
+from cotext.serving.detection import Detected, detect
+from cotext.serving.errors import RequestError
+from cotext.serving.formatting import formatted_as
+from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
+from cotext.serving.requests import check_size, service_of, unless_gone
+from cotext.serving.service import Client, TextRequest
+from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
+from cotext.serving.systems import System
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationRequest:
+    """Texts to be translated, each a document of its own.
+
+    `systems`: candidates of one target language. The language of each document is detected if they have
+    several source languages, or if `detects`. `together`: the texts are one document. `context` is read
+    before each document. `place`: in a session, where each document is a segment, and all have one language.
+    `fast`: greedy search. `formatted`: translations keep the first case and the final mark of their sources.
+    """
+
+    texts: Sequence[str]
+    systems: Sequence[System]
+    together: bool = False
+    place: SessionPlace | None = None
+    split: SplitSentences = "1"
+    tags: TagHandling | None = None
+    context: str = ""
+    wishes: Wishes = field(default_factory=Wishes)
+    fast: bool = False
+    formatted: bool = False
+    detects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedText:
+    """The translation of a text, and the language that the text is in."""
+
+    text: str
+    source: Detected
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Texts that share their context, their language, and the system that translates them."""
+
+    fragments: Sequence[Fragment]
+    system: System
+    source: Detected
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of all texts, in order."""
+        return tuple(block for each in self.fragments for block in each.blocks)
+
+    def written(self, blocks: Sequence[Block], formatted: bool) -> Iterator[TranslatedText]:
+        """The texts with other blocks in the places of their own."""
+        language, at = self.system.languages.target, 0
+        for each in self.fragments:
+            others = blocks[at : at + len(each.blocks)]
+            at += len(others)
+            if formatted:
+                others = [formatted_as(*pair, language) for pair in zip(each.blocks, others, strict=True)]
+            yield TranslatedText(each.written(others), self.source)
+
+
+def code_of(text: str) -> str:
+    """The code of a language as programs write it, such as `de-AT` or `DE`.
+
+    Raises:
+        RequestError: 400, it is none.
+    """
+    try:
+        return language_code(text, "language")
+    except CotextError:
+        raise RequestError(400, "a language is given by its code, as in en, de or zh") from None
+
+
+async def translated(request: Request, client: Client, asked: TranslationRequest) -> list[TranslatedText]:
+    """The translations of texts, in their order; the work stops when the client hangs up.
+
+    Raises:
+        RequestError: 413, too much text; else as `sessions.translate`.
+    """
+    service = service_of(request)
+    check_size(service.settings, (*asked.texts, asked.context))
+    if asked.tags is not None:
+        refuse_confirmed_tags(asked.place)
+    # In threads, as a text may have a hundred thousand blocks.
+    documents = await to_thread.run_sync(_documents, asked)
+    context = _context(asked.context)
+
+    async def found() -> dict[int, Sequence[Block]]:
+        """The blocks of each document, translated by its system."""
+        blocks: dict[int, Sequence[Block]] = {}
+        for name in dict.fromkeys(each.system.name for each in documents):
+            chosen = {number: each for number, each in enumerate(documents) if each.system.name == name}
+            parts = tuple((*context, *each.blocks) for each in chosen.values())
+            of_system = TextRequest(service.systems.named(name), parts, asked.wishes, fast=asked.fast)
+            answer = await translate(service, of_system, client, asked.place)
+            blocks |= {n: each[len(context) :] for n, each in zip(chosen, answer.documents, strict=True)}
+        return blocks
+
+    blocks = await unless_gone(request, found())
+    return await to_thread.run_sync(
+        lambda: [
+            text
+            for number, document in enumerate(documents)
+            for text in document.written(blocks[number], asked.formatted)
+        ]
+    )
+
+
+def _documents(asked: TranslationRequest) -> list[_Document]:
+    fragments = [
+        fragment(text, asked.split, asked.tags, f"text {number}")
+        for number, text in enumerate(asked.texts, 1)
+    ]
+    parts = [fragments] if asked.together else [[each] for each in fragments]
+    by_source = {each.languages.source: each for each in reversed(asked.systems)}
+    sources = list(dict.fromkeys(each.languages.source for each in asked.systems))
+    if len(sources) == 1 and not asked.detects:
+        languages = [Detected(sources[0], 0.0)] * len(parts)
+    else:
+        read = ["\n".join(block.text for each in part for block in each.blocks) for part in parts]
+        # The documents of a session are in one language.
+        one = asked.place is not None and len(read) > 1
+        languages = [detect(text, sources) for text in (["\n".join(read)] if one else read)]
+        languages = languages * len(parts) if one else languages
+    return [
+        _Document(part, by_source[language.language], language)
+        for part, language in zip(parts, languages, strict=True)
+    ]
+
+
+def _context(text: str) -> tuple[Block, ...]:
+    """The blocks of what is read before each document and left out of the answer."""
+    blocks = PlainText(text, "1", "context").blocks if text.strip() else []
+    return tuple(replace(block, translate=False) for block in blocks)
