@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cotext"
 SECTION = "API reference"
 # From the ground up, as docs/reading-guide.md tells them.
 ROOMS = (
-    "runtime", "layers", "config", "data", "files", "models", "metrics", "losses", "decoding",
-    "interchange", "endpoints", "training", "analysis", "reports", "scale", "serving", "cli",
+    "runtime", "layers", "config", "data", "models", "losses", "search", "translation", "training",
+    "interchange", "files", "language_models", "evaluation", "serving", "cli",
 )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.metrics.decisions import Decisions
-from cotext.metrics.readings import CONTEXTS, Reading, Readings
+from cotext.evaluation.metrics.readings import CONTEXTS, Reading, Readings
+from cotext.evaluation.studies.contrastive.decisions import Decisions
 
 FORMS = ("er", "sie", "es")
 # What a system chooses of FORMS, and the log-probability of the right candidate.

@@ -25,9 +25,9 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
-from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.translation.translator import DocumentTranslator
 
 GOLDEN = Path(__file__).with_suffix(".json")
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])

@@ -11,9 +11,9 @@ from tiny_runs import toy_documents
 import cotext
 from cotext import CotextError, Document, Translator
 from cotext.data.formats import read_documents, write_documents
-from cotext.decoding.open import open_run
-from cotext.decoding.translate_file import translate_file
-from cotext.decoding.window_search import WindowSearch
+from cotext.translation.open import open_run
+from cotext.translation.translate_file import translate_file
+from cotext.translation.window_search import WindowSearch
 
 
 @pytest.fixture(scope="module")

@@ -30,16 +30,16 @@ from cotext.data.collate import make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
-from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
-from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.scorer import score_instances
-from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, DOCUMENT_LAYERS, build_model
 from cotext.models.checks import ON_TARGET
 from cotext.models.interface import TranslationModel
+from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.translation.scorer import score_instances
+from cotext.translation.translator import DocumentTranslator
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
 # Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).

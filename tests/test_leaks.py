@@ -32,16 +32,16 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
-from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
-from cotext.decoding.translator import DocumentTranslator
-from cotext.decoding.window_groups import source_of
 from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import DOCUMENT_LAYERS, SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.document_state import OpenDocument, SentenceHypothesis
+from cotext.translation.translator import DocumentTranslator
+from cotext.translation.window_groups import source_of
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 WORDS = 20  # ids from here on are names
@@ -458,7 +458,7 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
 
 @pytest.mark.parametrize("view", [v for v in VIEWS if v != "mixture"])
 @pytest.mark.parametrize(
-    # Whether documents meet in training makes no difference here: tests/decoding/test_window_groups.py.
+    # Whether documents meet in training makes no difference here: tests/translation/test_window_groups.py.
     "system",
     [s for s, slots in SYSTEMS.items() if "batch_context" in slots and "across" not in s],
 )

@@ -144,7 +144,7 @@ def test_it_runs_where_there_is_no_source_tree(published: Published, tmp_path: P
         "--out", tmp_path / "run", "--dry-run", cwd=tmp_path,
     )  # fmt: skip
     assert "nothing was written" in shown
-    values = "from cotext.analysis.published import published_values; print(len(published_values()))"
+    values = "from cotext.evaluation.published import published_values; print(len(published_values()))"
     assert int(run(published.python, "-c", values, cwd=tmp_path)) > 100
 
 
@@ -154,4 +154,4 @@ def test_its_types_are_seen_by_those_who_use_it(published: Published, tmp_path: 
         sys.executable, "-m", "mypy", "--strict", "--python-executable", published.python, "use.py",
         cwd=tmp_path,
     )  # fmt: skip
-    assert "-> cotext.decoding.api.Translator" in shown
+    assert "-> cotext.translation.api.Translator" in shown

@@ -18,8 +18,8 @@ from statistics import mean
 
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.suite_files import read_suite
-from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
-from cotext.decoding.open import open_scorer
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.open import open_scorer
 
 
 def pairs_of(suite: Path, groups: int) -> list[tuple[ContrastiveExample, ContrastiveExample]]:

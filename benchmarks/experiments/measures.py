@@ -15,7 +15,7 @@ from benchmarks.experiments.data import COTEXT, as_options
 from benchmarks.experiments.plan import PLACEHOLDERS, Contrastive, Cxmi, Measure, Translation
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents
-from cotext.metrics.comet import Comet, find_python
+from cotext.evaluation.metrics.comet import Comet, find_python
 from cotext.models.run_folder import checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove

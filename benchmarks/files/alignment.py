@@ -20,13 +20,19 @@ from pathlib import Path
 
 from cotext.data.controlled import WordLinks, linked_documents
 from cotext.data.documents import ParallelDocument
-from cotext.decoding.alignment import Attended, align
-from cotext.decoding.open import open_run
-from cotext.decoding.translator import DocumentTranslator
 from cotext.files.blocks import Close, Open, Piece
 from cotext.files.tags import project
-from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional, sharpened
 from cotext.runtime.tables import render_rows
+from cotext.translation.alignment import Attended, align
+from cotext.translation.open import open_run
+from cotext.translation.terms.word_alignment import (
+    SentenceAlignment,
+    Span,
+    agreement,
+    proportional,
+    sharpened,
+)
+from cotext.translation.translator import DocumentTranslator
 
 LONGEST = 4  # of phrases, in words
 Judged = tuple[SentenceAlignment, WordLinks, tuple[str, str]]

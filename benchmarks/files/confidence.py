@@ -17,9 +17,9 @@ from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.controlled import test_documents
 from cotext.data.documents import Document
-from cotext.decoding.confidence import confidences, least_sure
-from cotext.decoding.open import open_run
 from cotext.runtime.tables import render_rows
+from cotext.translation.confidence import confidences, least_sure
+from cotext.translation.open import open_run
 
 SENTENCES = 10  # of a document, where files have no empty lines
 PARTS = 5

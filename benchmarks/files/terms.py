@@ -29,16 +29,16 @@ from sacrebleu.metrics.chrf import CHRF
 from cotext.data.controlled import linked_documents
 from cotext.data.controlled.lexicon import THINGS_BY_GENDER
 from cotext.data.documents import Document
-from cotext.decoding.open import open_run
-from cotext.decoding.translator import DocumentTranslator
+from cotext.data.words import occurrences
 from cotext.files.blocks import Copied
-from cotext.files.glossary import Glossary, Term
-from cotext.files.guide import Guide, SentenceConstraints
 from cotext.files.placeholders import shown
 from cotext.files.tags import shown_text
-from cotext.files.terms import TermGuide
-from cotext.files.words import occurrences
 from cotext.runtime.tables import render_rows
+from cotext.search.guide import Guide, SentenceConstraints
+from cotext.translation.open import open_run
+from cotext.translation.terms.glossary import Glossary, Term
+from cotext.translation.terms.terms import TermGuide
+from cotext.translation.translator import DocumentTranslator
 
 KEPT = 3  # every so many nouns
 Texts = list[list[str]]

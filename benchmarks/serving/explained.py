@@ -25,7 +25,7 @@ from statistics import mean, median
 
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.suite_files import read_suite
-from cotext.files.words import Word, words_of
+from cotext.data.words import Word, words_of
 from cotext.runtime.tables import render_rows
 from cotext.serving.own_api.explanations import Explanations, Question
 from cotext.serving.service import Client, Service

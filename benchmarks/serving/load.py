@@ -31,9 +31,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import load, table
-from cotext.decoding.open import open_run
-from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import translate_blocks
+from cotext.translation.open import open_run
 
 PATIENCE_SECONDS = 120.0
 WHOLE, SINGLE = "Python API, one call", "Python API, one by one"

@@ -31,10 +31,10 @@ from benchmarks.speed.systems import (
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
-from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, FlatLayout, RowOrder
 from cotext.layers.multi_head import AttentionSize
 from cotext.runtime.timing import Way, in_turn
+from cotext.translation.translator import DocumentTranslator, Translation
 
 ROWS = 16  # windows of a batch
 LOCAL = 3  # sentences of context in them

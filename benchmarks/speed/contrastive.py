@@ -15,16 +15,16 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import apply, parser, table
-from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
-from cotext.decoding.scorer import SentenceScore
-from cotext.decoding.translator import DocumentTranslator
+from cotext.evaluation.studies.contrastive.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.models.build import build_model
 from cotext.runtime.timing import Way, in_turn, spread
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.scorer import SentenceScore
+from cotext.translation.translator import DocumentTranslator
 
 Scores = list[list[SentenceScore]]
 Scoring = Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]

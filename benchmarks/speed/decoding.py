@@ -35,12 +35,12 @@ from transformers.utils import logging
 from benchmarks.speed.harness import apply, parser
 from benchmarks.speed.systems import plain_model
 from cotext.data.batch import Source, SpecialSymbols
-from cotext.decoding.beam_search import SearchOptions, search
-from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.blocks import Size
 from cotext.models.precision import LEAST, quantised
 from cotext.models.transformer import Transformer
 from cotext.runtime.timing import Clock, in_turn
+from cotext.search.beam_search import SearchOptions, search
+from cotext.search.constraints import SearchRequest, SearchSymbols
 
 VOCABULARY = 32_000
 SYMBOLS = SpecialSymbols(pad=31_995, bos=31_996, eos=31_997, separators=(31_998,))

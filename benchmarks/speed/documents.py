@@ -29,12 +29,12 @@ from benchmarks.speed.batches import (
 from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
 from benchmarks.speed.systems import SIZES, Trainee, config_of, model_of
 from cotext.data.batch import Batch, Source
-from cotext.decoding.beam_search import SearchOptions, search
-from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend
 from cotext.models.interface import TranslationModel
 from cotext.runtime.timing import Way, in_turn, spread
+from cotext.search.beam_search import SearchOptions, search
+from cotext.search.constraints import SearchRequest, SearchSymbols
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 BATCH_TOKENS = 2100

@@ -18,11 +18,11 @@ from typing import Any
 from benchmarks.speed.harness import apply, parser, table
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.decoding.engine import CTranslate2Engine
-from cotext.decoding.open import OpenedRun, open_run
 from cotext.interchange.ctranslate2 import QUANTIZATIONS, export_engine
 from cotext.models.interface import EngineHypothesis, EngineRules
 from cotext.runtime.timing import in_turn, spread
+from cotext.search.engine import CTranslate2Engine
+from cotext.translation.open import OpenedRun, open_run
 
 
 @dataclass(slots=True)

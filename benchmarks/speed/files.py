@@ -22,13 +22,13 @@ from benchmarks.speed.systems import SIZES, config_of
 from cotext.config.recipe import dump_config
 from cotext.data.splitting import Splitter
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.decoding.open import OpenedRun, open_run
-from cotext.decoding.translate_blocks import BlockDocuments
-from cotext.decoding.translate_files import format_of
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import BlockDocuments
+from cotext.files.translate_files import format_of
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime.timing import Clock
+from cotext.translation.open import OpenedRun, open_run
 
 SYSTEM = "focused-concatenation/s4to4"
 WORDS = [

@@ -41,12 +41,12 @@ from benchmarks.speed.systems import (
 from benchmarks.speed.training import CEILING_SHAPES, product_flops
 from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
-from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.blocks import Size
 from cotext.layers.moving import pinned
 from cotext.losses.build import build_loss
 from cotext.runtime.devices import choose_device
 from cotext.runtime.timing import in_turn, spread
+from cotext.translation.translator import DocumentTranslator
 
 RECIPES = (
     "focused-concatenation/base",

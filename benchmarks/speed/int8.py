@@ -20,13 +20,13 @@ from torch import nn
 
 from benchmarks.speed.harness import apply, parser, table
 from benchmarks.speed.systems import Numerals, config_of, random_documents, random_model, translated
-from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.half_linear import HalfLinear
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import fastest, quantised_weight
 from cotext.models.interface import Model
 from cotext.models.precision import LEAST, halved, quantised
 from cotext.runtime.timing import Clock, in_turn
+from cotext.translation.translator import DocumentTranslator
 
 SYSTEMS = {
     "sentence": "p-transformer/transformer-sent",

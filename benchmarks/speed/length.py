@@ -26,8 +26,8 @@ from cotext.data.batching import pack
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document
-from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.timing import Way, in_turn, spread
+from cotext.translation.translator import DocumentTranslator
 
 LENGTHS = (512, 4096, 32_768)
 BATCH_TOKENS = 4096

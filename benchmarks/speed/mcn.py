@@ -21,8 +21,8 @@ from benchmarks.speed.systems import Numerals, Trainee, random_documents, random
 from cotext.config.recipe import Config, load_config
 from cotext.config.sizes import SIZES
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.timing import Way, in_turn
+from cotext.translation.translator import DocumentTranslator
 
 DOCUMENTS = 8  # of a round of training
 SENTENCES = 20  # of a document

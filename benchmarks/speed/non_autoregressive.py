@@ -35,7 +35,6 @@ from benchmarks.speed.systems import (
 )
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
-from cotext.decoding.translator import DocumentTranslator
 from cotext.interchange.ctranslate2 import write_weights
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.engine_folder import INSTALL
@@ -43,6 +42,7 @@ from cotext.models.interface import Model
 from cotext.models.precision import LEAST, quantised
 from cotext.runtime.devices import choose_device
 from cotext.runtime.timing import Way, in_turn, spread
+from cotext.translation.translator import DocumentTranslator
 
 WORDS = 24  # tokens of a sentence, which has two brackets beside
 SENTENCE = "p-transformer/transformer-sent"

@@ -17,9 +17,9 @@ from benchmarks.speed.batches import SYMBOLS, VOCABULARY, instance, lengths, pac
 from benchmarks.speed.harness import apply, parser, table
 from benchmarks.speed.systems import Numerals, Trainee, config_of, random_documents, random_model, translated
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.others import GatedOthersSpan
 from cotext.runtime.timing import in_turn
+from cotext.translation.translator import DocumentTranslator
 
 BATCH_TOKENS = 2500
 BRACKETS = SpecialSymbols(

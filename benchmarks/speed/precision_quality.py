@@ -17,15 +17,15 @@ import torch
 from torch import nn
 
 from benchmarks.speed.harness import table
-from cotext.analysis.contrastive import run_suite
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.suite_files import read_suite
-from cotext.decoding.open import open_run
-from cotext.decoding.translator import DocumentTranslator
-from cotext.metrics.bleu import evaluate
+from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.studies.contrastive.contrastive import run_suite
 from cotext.models.interface import Model
 from cotext.models.precision import halved, quantised
+from cotext.translation.open import open_run
+from cotext.translation.translator import DocumentTranslator
 
 METRICS = ("s-bleu", "chrf")
 

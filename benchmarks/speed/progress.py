@@ -20,9 +20,9 @@ from benchmarks.speed.harness import apply, parser, table
 from cotext.cli.options import decode_settings
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.decoding.open import open_run
-from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.progress import Meter, display
+from cotext.translation.open import open_run
+from cotext.translation.translator import DocumentTranslator
 
 Moment = tuple[float, float]  # of the wall, and of this process
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]")

@@ -17,11 +17,10 @@ import fsspec
 from benchmarks.speed.data import generated
 from benchmarks.speed.harness import apply, parser, table
 from cotext.data.formats import read_documents, read_parallel, write_parallel
-from cotext.decoding.open import open_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.timing import in_turn
-from cotext.scale import RayCluster, Translate, on_ray
-from cotext.scale.ray_data import tables_of
+from cotext.translation.open import open_run
+from cotext.translation.ray_data import RayCluster, Translate, on_ray, tables_of
 
 READ_PAIRS = 40_000
 

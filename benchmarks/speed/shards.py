@@ -19,13 +19,13 @@ from pathlib import Path
 from benchmarks.speed.harness import added_mebibytes, apply, parser, table
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.decoding.open import open_run
-from cotext.decoding.partial_output import entry_of
-from cotext.decoding.source_file import checksums_of
-from cotext.decoding.translate_shards import join_translations
-from cotext.decoding.translator import Translation
 from cotext.runtime.joining import joining
 from cotext.runtime.shards import Part, Shard, ShardedJob, folder_of
+from cotext.translation.open import open_run
+from cotext.translation.partial_output import entry_of
+from cotext.translation.source_file import checksums_of
+from cotext.translation.translate_shards import join_translations
+from cotext.translation.translator import Translation
 
 Clock = Callable[[], float]
 

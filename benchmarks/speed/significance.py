@@ -17,8 +17,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from cotext.data.documents import Document
-from cotext.metrics.bleu import measure
-from cotext.metrics.significance import Resampling, paired_test
+from cotext.evaluation.metrics.bleu import measure
+from cotext.evaluation.statistics.significance import Resampling, paired_test
 
 
 def main() -> None:

@@ -12,12 +12,12 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
 from cotext.data.tokenizer import Side
-from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.blocks import Size
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.interface import Model, TranslationModel
 from cotext.models.transformer import Transformer
+from cotext.translation.translator import DocumentTranslator
 
 SIZES = {"base": (512, 2048, 8), "small": (256, 1024, 4)}
 

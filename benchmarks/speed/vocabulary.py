@@ -19,9 +19,9 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.views import Window
-from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
 from cotext.runtime.timing import Way, in_turn
+from cotext.translation.translator import DocumentTranslator
 
 ROWS = 32  # sentences of an update, and of a translation
 USED = 8_000  # pieces that the sentences hold

@@ -27,7 +27,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_documents import documents_of
 from cotext.data.suite_files import read_suite
-from cotext.metrics.generative import OUTCOMES, outcome
+from cotext.evaluation.metrics.generative import OUTCOMES, outcome
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 

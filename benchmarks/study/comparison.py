@@ -1,7 +1,8 @@
 """The systems of an experiment compared: figures over seeds, and tests over documents and seeds.
 
 Read from the folder of an experiment: translations and their references (`own`, `ted`, `pdc`), decisions
-(`real`, `contrapro`, `consistency`, `generated`, `written`), CXMI. Tests are those of `cotext.metrics.seeds`.
+(`real`, `contrapro`, `consistency`, `generated`, `written`), CXMI. Tests are those of
+`cotext.evaluation.statistics.seeds`.
 """
 
 from collections import defaultdict
@@ -11,13 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.formats import read_documents
-from cotext.metrics.bleu import measure
-from cotext.metrics.decisions import Decisions, read_decisions
-from cotext.metrics.flips import flipped_sums
-from cotext.metrics.pooled import ALL_SUITES
-from cotext.metrics.seeds import Difference, Spread, compare_accuracies, compare_scores, corrected
-from cotext.metrics.significance import Resampling
-from cotext.metrics.sufficient_statistics import Statistics
+from cotext.evaluation.metrics.bleu import measure
+from cotext.evaluation.statistics.flips import flipped_sums
+from cotext.evaluation.statistics.seeds import (
+    Difference,
+    Spread,
+    compare_accuracies,
+    compare_scores,
+    corrected,
+)
+from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.statistics.sufficient_statistics import Statistics
+from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
+from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json, read_text
 

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from benchmarks.study.choices import write_json
-from cotext.analysis.contrastive import write_suite_forms
 from cotext.data.suite_documents import documents_of
 from cotext.data.suite_files import read_suite
-from cotext.decoding.open import open_run
-from cotext.decoding.signature import translation_entries
-from cotext.metrics.generative import OUTCOMES
+from cotext.evaluation.metrics.generative import OUTCOMES
+from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
+from cotext.translation.open import open_run
+from cotext.translation.signature import translation_entries
 
 
 def measure_generated(run: Path, path: Path, out: Path) -> None:

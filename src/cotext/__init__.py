@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 if TYPE_CHECKING:
-    from cotext.decoding.api import Translator, load
+    from cotext.translation.api import Translator, load
 
 __all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "__version__", "load"]
 
@@ -23,7 +23,7 @@ __all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "__versi
 def __getattr__(name: str) -> Any:
     """`Translator` and `load` on first use: torch takes seconds to import, and `import cotext` should not."""
     if name in ("Translator", "load"):
-        from cotext.decoding import api
+        from cotext.translation import api
 
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from benchmarks.study.term_choices import gender, learn, term_choices
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.suite_files import read_suite
-from cotext.metrics.decisions import read_decisions
+from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
 
 

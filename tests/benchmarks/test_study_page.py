@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import cotext.analysis
+import cotext.evaluation
 from benchmarks.experiments.plan_data import Sampled
 from benchmarks.study.comparison import Comparison
 from benchmarks.study.page import (
@@ -28,7 +28,7 @@ from benchmarks.study.page import (
 from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
-from cotext.metrics.seeds import Difference, SeedTest
+from cotext.evaluation.statistics.seeds import Difference, SeedTest
 from cotext.runtime.errors import CotextError
 
 PART = "contrapro-ctx1-part"
@@ -279,7 +279,7 @@ ROWS_OF_PAPER = {
     ("Li et al. 2022", "sentence"): "Transformer (sent)",
     ("Li et al. 2022", "g-transformer"): "G-Transformer (fine-tuned)",
 }  # fmt: skip
-FOLDER = Path(cotext.analysis.__file__).parent / "published"
+FOLDER = Path(cotext.evaluation.__file__).parent / "published"
 COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
 IN_TABLE = ("Deixis", "Lex co.", "Ell. inf", "Ell. vp")
 COLUMNS_OF_SETS = dict(zip(map(consistency, CONSISTENCY), IN_TABLE, strict=True))

@@ -11,7 +11,7 @@ from tiny_runs import toy_documents, train_here
 from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.reports.attention import report_attention, title_of
+from cotext.evaluation.studies.attention.report import report_attention, title_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -10,7 +10,8 @@ import fsspec
 import pytest
 from command_line import World, cotext, listing, succeed
 
-from cotext.analysis import context_use, contrastive
+from cotext.evaluation.studies.context import context_use
+from cotext.evaluation.studies.contrastive import contrastive
 from cotext.runtime.shards import Part, folder_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from command_line import succeed
 
-from cotext.analysis.contrastive_rows import ContextWindow, SystemFigures
-from cotext.analysis.demonstration import Demonstration, bracketed, compare, mark_difference
-from cotext.analysis.metrics_file import read_metrics
 from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, run_demo
 from cotext.config.recipe import load_config
-from cotext.metrics.bleu import Score
-from cotext.metrics.contrastive import Accuracy
-from cotext.reports.demo_page import render, write_report
+from cotext.evaluation.metrics.bleu import Score
+from cotext.evaluation.metrics.contrastive import Accuracy
+from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow, SystemFigures
+from cotext.evaluation.studies.demo.demonstration import Demonstration, bracketed, compare, mark_difference
+from cotext.evaluation.studies.demo.page import render, write_report
+from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs

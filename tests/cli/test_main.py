@@ -35,9 +35,9 @@ from cotext.data.formats import (
     write_documents,
     write_parallel,
 )
-from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
+from cotext.translation.translator import DocumentTranslator, Translation
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

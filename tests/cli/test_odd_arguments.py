@@ -200,7 +200,7 @@ def test_a_refused_probe_leaves_no_folder_and_keeps_one_with_results(
     def refused(*_: object) -> None:
         raise CotextError("states that are not finite numbers")
 
-    monkeypatch.setattr("cotext.reports.probe.probe_run", refused)
+    monkeypatch.setattr("cotext.evaluation.studies.probing.report.probe_run", refused)
     command = ["probe", world.run, "--out"]
     assert_refused(cotext(*command, tmp_path / "p"), "tokens", tmp_path)
     (tmp_path / "kept").mkdir()

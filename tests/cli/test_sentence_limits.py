@@ -7,13 +7,13 @@ import pytest
 from command_line import Outcome, World, cotext, piped, succeed
 
 from cotext import Translator, load
-from cotext.analysis.contrastive import run_suite
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.decoding import scorer
-from cotext.decoding.translator import DocumentTranslator
+from cotext.evaluation.studies.contrastive.contrastive import run_suite
 from cotext.runtime.errors import CotextError
+from cotext.translation import scorer
+from cotext.translation.translator import DocumentTranslator
 
 SHORT, LONG = "the cat sees a dog", "cat " * 2000
 

@@ -12,9 +12,9 @@ from tiny_runs import train_here, write_run
 
 from cotext.config.recipe import load_config, parse_config
 from cotext.data.tokenizer import load_tokenizer
+from cotext.evaluation.studies import pictures
+from cotext.evaluation.studies.pictures import two_over_settings
 from cotext.models.checkpoint import load_weights, save_model
-from cotext.reports import pictures
-from cotext.reports.pictures import two_over_settings
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from cotext.analysis.published import Paper, published_papers
 from cotext.cli.main import app
 from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.evaluation.published import Paper, published_papers
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKER = runpy.run_path(str(ROOT / "docs" / "make_replication.py"))

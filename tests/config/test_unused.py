@@ -12,9 +12,9 @@ from tiny import WordTokenizer, tiny_config
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.unused import USES, refuse_unused
 from cotext.data.documents import ParallelDocument
-from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
+from cotext.translation.translator import DocumentTranslator
 
 TOKENIZER = WordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
 SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat")

@@ -14,7 +14,7 @@ from cotext.files.blocks import Block, Copied, FileFormat, Piece, Point
 from cotext.files.elements import SPACE
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
-from cotext.files.xml import taken
+from cotext.runtime.xml import taken
 
 JOB = Job("en", "de", "all")
 # What a translation may hold, and some format reads as something else.

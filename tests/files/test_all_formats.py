@@ -34,7 +34,7 @@ def test_every_format_has_its_enemy() -> None:
 def test_without_its_library_a_format_says_what_to_install(
     name: str, content: bytes, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cotext.files.xml import lxml_etree
+    from cotext.runtime.xml import lxml_etree
 
     lxml_etree.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)

@@ -9,8 +9,8 @@ from test_docx import run
 from test_odt import document as writer
 
 from cotext.files.blocks import Close, Copied, Open, Piece, empty_links
-from cotext.files.dropped import Dropped, dropped, dropped_numbers
 from cotext.files.table import file_formats
+from cotext.translation.dropped import Dropped, dropped, dropped_numbers
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import test_xlsx
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
-from cotext.endpoints.numbered import read_numbered
+from cotext.data.words import consists_of
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.final_stop import without_added_stop
@@ -20,7 +20,7 @@ from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project
-from cotext.files.words import consists_of
+from cotext.language_models.numbered import read_numbered
 from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cotext.data.languages import Languages
-from cotext.files.memory import TranslationMemory
 from cotext.files.tmx import written
 from cotext.runtime.errors import CotextError
+from cotext.translation.terms.memory import TranslationMemory
 
 PAIRS = [
     ("Hello.", "Hallo.", "1"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.sentence_pieces import join_pieces, split_pieces
 from cotext.files.tags import SentenceAlignment, project, shown_text
-from cotext.files.word_alignment import units
+from cotext.translation.terms.word_alignment import units
 
 # --- structures drawn at random
 

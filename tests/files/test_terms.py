@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cotext.files.glossary import Glossary, Term, read_lemmas, read_words
-from cotext.files.guide import SentenceConstraints
-from cotext.files.term_report import term_report
-from cotext.files.terms import Inflection, TermGuide, names_of
-from cotext.files.words import is_boundary, occurrences, words_of
+from cotext.data.words import is_boundary, occurrences, words_of
 from cotext.runtime.errors import CotextError
+from cotext.search.guide import SentenceConstraints
+from cotext.translation.terms.glossary import Glossary, Term, read_lemmas, read_words
+from cotext.translation.terms.term_report import term_report
+from cotext.translation.terms.terms import Inflection, TermGuide, names_of
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes
 # comment

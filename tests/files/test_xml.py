@@ -3,8 +3,8 @@ import random
 import pytest
 from hostile.mutations import mutate
 
-from cotext.files.xml import parse, serialised
 from cotext.runtime.errors import CotextError
+from cotext.runtime.xml import parse, serialised
 
 PLAIN = b"""<?xml version='1.0' encoding='UTF-8' standalone="yes" ?>\r
 <?go on?>\r

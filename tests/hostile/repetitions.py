@@ -25,8 +25,7 @@ from cotext.data.formats.foreign import markup_kind, subtitle_kind
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
-from cotext.endpoints.numbered import UnusableError, read_numbered, read_plain
-from cotext.endpoints.sentence_checks import is_echo, moved, suspicion
+from cotext.evaluation.metrics.forms import words_of
 from cotext.files.bilingual import BilingualFormat, Job
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, OpenedFile
@@ -37,15 +36,16 @@ from cotext.files.placeholders import placeholder_spans, with_placeholders
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
-from cotext.files.terms import Glossary, TermGuide, names_of
 from cotext.files.wrapping import spread, wrapped
-from cotext.metrics.forms import words_of
+from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
+from cotext.language_models.sentence_checks import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
+from cotext.translation.terms.terms import Glossary, TermGuide, names_of
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at

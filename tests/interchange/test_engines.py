@@ -27,20 +27,20 @@ from cotext.data.tokenizer import (
     TokenizerSettings,
     train_tokenizer,
 )
-from cotext.decoding import plan as plan_module
-from cotext.decoding.beam_search import Hypothesis
-from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
-from cotext.decoding.engine import CTranslate2Engine
-from cotext.decoding.engine_search import search_engine
-from cotext.decoding.nbest_beam import Alternative
-from cotext.decoding.open import OpenedRun, open_run
-from cotext.decoding.signature import scoring_entries
-from cotext.decoding.translate_file import translate_file
 from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
+from cotext.search.beam_search import Hypothesis
+from cotext.search.engine import CTranslate2Engine
+from cotext.search.engine_search import search_engine
+from cotext.search.nbest_beam import Alternative
+from cotext.translation import plan as plan_module
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.signature import scoring_entries
+from cotext.translation.translate_file import translate_file
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
@@ -427,7 +427,7 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
     engine = both("s2to2").engine.folder
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for module in ("cotext.decoding.engine", "cotext.interchange.ctranslate2"):
+    for module in ("cotext.search.engine", "cotext.interchange.ctranslate2"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
         export_engine(make("s2to2"), tmp_path / "engine")

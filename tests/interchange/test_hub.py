@@ -16,10 +16,10 @@ from tiny_runs import toy_documents, write_run
 import cotext as face
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
-from cotext.decoding.api import ALLOWED
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
+from cotext.translation.api import ALLOWED
 
 SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
 SHORT = ("decode.max_ratio=1.0", "decode.max_extra=3", "decode.beam=2")

@@ -23,8 +23,6 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.data.views import Window
-from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
-from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.interchange import marian, self_test
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
@@ -33,6 +31,8 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
+from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.constraints import SearchRequest, SearchSymbols
 
 transformers = pytest.importorskip("transformers")
 TEXTS = sentences(ENGLISH, 6, 7)

@@ -10,8 +10,6 @@ from torch import nn
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
-from cotext.decoding.api import load
-from cotext.decoding.open import open_run
 from cotext.layers.half_linear import HalfLinear
 from cotext.models import precision
 from cotext.models.checkpoint import load_run
@@ -19,6 +17,8 @@ from cotext.models.parameters import count_parameters
 from cotext.models.precision import halved, in_precision
 from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
+from cotext.translation.api import load
+from cotext.translation.open import open_run
 
 __all__ = ["toy"]
 

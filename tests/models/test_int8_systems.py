@@ -13,10 +13,6 @@ from torch import nn
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.decoding.api import load
-from cotext.decoding.open import open_run
-from cotext.decoding.signature import scoring_entries
-from cotext.decoding.translator import DocumentTranslator
 from cotext.interchange.int8 import export_int8
 from cotext.layers.int8_linear import Int8Linear
 from cotext.models import precision
@@ -27,6 +23,10 @@ from cotext.models.parameters import count_parameters
 from cotext.models.precision import in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
 from cotext.runtime.errors import CotextError
+from cotext.translation.api import load
+from cotext.translation.open import open_run
+from cotext.translation.signature import scoring_entries
+from cotext.translation.translator import DocumentTranslator
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 CPU = torch.device("cpu")

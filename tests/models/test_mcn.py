@@ -16,11 +16,11 @@ from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.analysis.sentence_maps import sentence_maps
 from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
+from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
 from cotext.layers import segments
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences

@@ -9,8 +9,8 @@ from tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
-from cotext.decoding.translator import DocumentTranslator
 from cotext.models.reach import Reach, source_reach, target_reach
+from cotext.translation.translator import DocumentTranslator
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 SENTENCES = range(9)

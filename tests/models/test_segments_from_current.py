@@ -14,11 +14,11 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.build import build_view
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
 from cotext.models.transformer import RowEmbedder, Transformer
 from cotext.runtime.errors import CotextError
+from cotext.translation.translator import DocumentTranslator
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 VOCABULARY = 24

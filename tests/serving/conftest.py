@@ -31,8 +31,8 @@ def quick_systems(systems: "Systems") -> "Systems":
 @pytest.fixture
 def translated(quick_systems: "Systems") -> Callable[..., list[str]]:
     """The translations of lines by a quick system without a server: as one document, or of each by itself."""
-    from cotext.decoding.translate_blocks import translate_blocks
     from cotext.files.blocks import Block, Contents
+    from cotext.files.translate_blocks import translate_blocks
 
     def translate(*lines: str, together: bool = True, system: str = "window") -> list[str]:
         documents = [lines] if together else [(line,) for line in lines]

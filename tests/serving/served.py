@@ -86,11 +86,11 @@ def _serve(runs: list[Path], folder: Path, port: int, settings: dict[str, Any], 
     import torch
     import uvicorn
 
-    from cotext.decoding.partial_output import JournalWindows
     from cotext.serving.application import application
     from cotext.serving.service import Service
     from cotext.serving.settings import ServerSettings
     from cotext.serving.systems import open_systems
+    from cotext.translation.partial_output import JournalWindows
 
     torch.set_num_threads(1)
     plain, noted = JournalWindows.note, 0

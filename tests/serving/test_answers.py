@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.decoding.window_search import RowGroup, WindowSearch
-from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block
-from cotext.files.glossary import Glossary
 from cotext.serving import answers
 from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.window_search import RowGroup, WindowSearch
+from cotext.translation.wishes import Wishes
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
 ANNA, BEN = Client("anna"), Client("ben")

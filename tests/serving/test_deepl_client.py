@@ -17,8 +17,8 @@ from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from loopback import served
 from tiny_server import tiny_application
 
-from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import translate_blocks
 from cotext.serving.systems import System, Systems
 
 TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]

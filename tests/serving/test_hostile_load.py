@@ -23,8 +23,8 @@ from process import ServerProcess, serving
 from test_surface import LEAKS
 from tiny_server import tiny_systems, write_systems
 
-from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import translate_blocks
 
 CLIENTS = 4
 WORKERS = 16

@@ -18,9 +18,7 @@ from tiny_server import tiny_systems
 from waiting import TEXT, Sender, long_text, until
 
 from cotext.data.splitting import Splitting
-from cotext.decoding.partial_output import JournalWindows
-from cotext.decoding.translate_files import format_of, open_job
-from cotext.decoding.wishes import Wishes
+from cotext.files.translate_files import format_of, open_job
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions, Jobs, JobTicket, progress
@@ -29,6 +27,8 @@ from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
+from cotext.translation.partial_output import JournalWindows
+from cotext.translation.wishes import Wishes
 
 Opened = Callable[..., Sender]
 
@@ -237,7 +237,7 @@ def test_a_full_disk_is_the_jobs_error(
 
     sender = opened()
     with monkeypatch.context() as patched:
-        patched.setattr("cotext.decoding.partial_output.sealed", full)
+        patched.setattr("cotext.translation.partial_output.sealed", full)
         status = sender.finished(sender.send())
     assert (status.state, str(tmp_path) in status.message) == ("error", False)
     with monkeypatch.context() as patched:

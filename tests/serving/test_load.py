@@ -20,15 +20,15 @@ from tiny_runs import WORDS, run_config, with_section
 from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.config.recipe import load_config
-from cotext.decoding.translate_blocks import BlockDocuments
-from cotext.decoding.window_search import WindowSearch
-from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Close, Contents, Open
-from cotext.files.glossary import Glossary
+from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.window_search import WindowSearch
+from cotext.translation.wishes import Wishes
 
 NAMES = ["sentence", "window", "document", "casa", "in passes"]
 GLOSSARIES = [

@@ -19,8 +19,8 @@ from lxml import etree
 from tiny_server import tiny_application
 
 from cotext.data.formats.tmx import pairs
-from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.integrity import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError

@@ -9,10 +9,10 @@ import pytest
 from loopback import served
 from tiny_server import tiny_application
 
-from cotext.analysis.context_use import influences, score_excerpts
-from cotext.analysis.token_words import token_words
 from cotext.data.documents import Document, ParallelDocument
-from cotext.files.words import words_of
+from cotext.data.words import words_of
+from cotext.evaluation.studies.context.context_use import influences, score_excerpts
+from cotext.evaluation.studies.token_words import token_words
 from cotext.serving.errors import RequestError
 from cotext.serving.own_api import explanations
 

@@ -22,13 +22,13 @@ from tiny_runs import run_config
 from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.data.languages import Languages
-from cotext.decoding.open import open_run
 from cotext.runtime.errors import CotextError
 from cotext.serving import require_packages
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key, read_keys
 from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, names_of, open_systems
+from cotext.translation.open import open_run
 
 SECRET = "Zuckerwatte"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import translate_blocks
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems

@@ -33,7 +33,6 @@ from cotext.config.training import TrainConfig
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Cursor, Sampler
-from cotext.decoding.open import open_run
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
@@ -43,6 +42,7 @@ from cotext.training.corpus import Corpus, corpus_of
 from cotext.training.prepared_data import open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
+from cotext.translation.open import open_run
 
 
 class TellingTrainer(Trainer):

@@ -17,7 +17,6 @@ from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View, Window
-from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
@@ -31,6 +30,7 @@ from cotext.training.resolve import resolve, settle
 from cotext.training.run import train
 from cotext.training.start_settings import blended
 from cotext.training.warm_start import start_from
+from cotext.translation.translator import DocumentTranslator
 
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]

@@ -15,11 +15,11 @@ from cotext.data.build import build_mixture, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.sampling import Cursor, Sampler
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 from cotext.training.trainer import learning_rate
+from cotext.translation.translator import DocumentTranslator
 
 CPU = torch.device("cpu")
 

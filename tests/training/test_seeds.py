@@ -11,8 +11,8 @@ import pytest
 from command_line import World, cotext, listing, succeed, train_arguments
 from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
-from cotext.analysis.runs.system import run_folders
 from cotext.config.recipe import Config, load_config
+from cotext.evaluation.studies.compare.system import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.training import seeds

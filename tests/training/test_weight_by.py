@@ -10,8 +10,8 @@ from tiny_runs import prepare_toy, run_config, train_here, with_section, write_w
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.store import TokenStore
+from cotext.evaluation.studies.info.run import run_info
 from cotext.models.run_folder import describe_file
-from cotext.reports.info.run import run_info
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.training.resolve import settle

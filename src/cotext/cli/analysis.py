@@ -49,8 +49,8 @@ def probe(
     json: Json = False,
 ) -> None:
     """Probe each encoder layer for token positions with a linear classifier."""
-    from cotext.analysis.probe_runs import parse_tasks
-    from cotext.reports.probe import as_dict, probe_runs, render
+    from cotext.evaluation.studies.probing.probe_runs import parse_tasks
+    from cotext.evaluation.studies.probing.report import as_dict, probe_runs, render
     from cotext.runtime.progress import meter
 
     tasks = parse_tasks(task or [])
@@ -90,7 +90,7 @@ def attention(
 ) -> None:
     """Draw sentence-to-sentence attention maps of a document, for every attention module."""
     decode = decode_settings(set)
-    from cotext.reports.attention import report_attention
+    from cotext.evaluation.studies.attention.report import report_attention
 
     report = report_attention(
         run,
@@ -137,9 +137,9 @@ def windows(
     """Measure loss and attention in windows of sentences, of the trained size and of others."""
     decode = decode_settings(set)
     require_translations(protocol, translate, words)
-    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
-    from cotext.metrics.significance import Resampling
-    from cotext.reports.windows import WindowsRequest, report_windows
+    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.statistics.significance import Resampling
+    from cotext.evaluation.studies.windows.report import WindowsRequest, report_windows
     from cotext.runtime.progress import meter
 
     request = WindowsRequest(

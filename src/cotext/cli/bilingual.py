@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.analysis.context_use import TokenScorer
-    from cotext.decoding.open import OpenedRun
-    from cotext.decoding.translate_blocks import PairedSentence
-    from cotext.decoding.translate_files import BlocksJob
+    from cotext.evaluation.studies.context.context_use import TokenScorer
+    from cotext.files.bilingual_page import Influences
     from cotext.files.blocks import FileFormat
-    from cotext.reports.bilingual import Influences
+    from cotext.files.translate_blocks import PairedSentence
+    from cotext.files.translate_files import BlocksJob
+    from cotext.translation.open import OpenedRun
 
 KINDS = (".html", ".tmx")
 
@@ -31,7 +31,7 @@ def check_bilingual(
 
     One that an interrupted job has written may be there.
     """
-    from cotext.decoding.partial_output import journal_of
+    from cotext.translation.partial_output import journal_of
 
     if explain and (path is None or path.suffix.lower() != ".html"):
         raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
@@ -51,8 +51,8 @@ def check_bilingual(
 
 def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: bool) -> None:
     """Write the sentences of a finished job beside their translations; `explain`: what context has done."""
+    from cotext.files.bilingual_page import render_page
     from cotext.files.tmx import written
-    from cotext.reports.bilingual import render_page
     from cotext.runtime.files import replacing
     from cotext.runtime.progress import meter
 
@@ -90,8 +90,8 @@ def context_influences(
     Raises:
         CotextError: a system whose single tokens have no probability, or a sentence too long to be scored.
     """
-    from cotext.analysis.context_use import influences
     from cotext.data.documents import ParallelDocument
+    from cotext.evaluation.studies.context.context_use import influences
 
     found: list[Influences] = []
     for name, members in groupby(sentences, lambda each: each.document):

@@ -62,9 +62,9 @@ def compare(
 ) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     decode: dict[str, Any] = decode_settings(set)
-    from cotext.reports.compare.figures import as_dict
-    from cotext.reports.compare.job import ComparisonFiles, ComparisonRequest, compare_folders
-    from cotext.reports.compare.tables import as_text
+    from cotext.evaluation.studies.compare.figures import as_dict
+    from cotext.evaluation.studies.compare.job import ComparisonFiles, ComparisonRequest, compare_folders
+    from cotext.evaluation.studies.compare.tables import as_text
     from cotext.runtime.progress import meter
 
     outputs = ComparisonFiles(out, csv, latex)

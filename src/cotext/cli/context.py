@@ -44,7 +44,7 @@ def context(
 ) -> None:
     """Remove each context sentence of a document in turn and show which target words change probability."""
     decode = decode_settings(set)
-    from cotext.reports.context import report_context
+    from cotext.evaluation.studies.context.report import report_context
     from cotext.runtime.progress import meter
 
     with meter("translating without context", 0) as progress:
@@ -105,13 +105,13 @@ def cxmi(
     decode = decode_settings(set)
     require_translations(protocol, translate)
     part = shard_of(shard, out)
-    from cotext.analysis.context_corpus import CorpusQuestion, measure_corpus
-    from cotext.analysis.context_shards import COMMAND, cxmi_shard
-    from cotext.analysis.context_use import CONDITIONS
-    from cotext.decoding.open import open_run, open_scorer
-    from cotext.endpoints.config import is_endpoint
-    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
+    from cotext.evaluation.studies.context.context_shards import COMMAND, cxmi_shard
+    from cotext.evaluation.studies.context.context_use import CONDITIONS
+    from cotext.language_models.config import is_endpoint
     from cotext.runtime.progress import meter
+    from cotext.translation.open import open_run, open_scorer
 
     asked = CorpusQuestion(context or CONDITIONS, translate, protocol or DEFAULT_PROTOCOLS, seed)
     if is_endpoint(run):
@@ -164,9 +164,9 @@ def profile(
     json: Json = False,
 ) -> None:
     """Measure translation quality by position in the document and by document length."""
-    from cotext.metrics.aligned_files import name_systems, read_aligned
-    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
-    from cotext.metrics.profile import TITLES, by_length, by_position, render_profile
+    from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
+    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.profile import TITLES, by_length, by_position, render_profile
 
     with output(out, [*hypothesis, reference]):
         protocols = tuple(protocol or DEFAULT_PROTOCOLS)

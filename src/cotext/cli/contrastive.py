@@ -25,12 +25,12 @@ from cotext.cli.options import (
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.analysis.contrastive import SuiteRules
     from cotext.cli.contrastive_reports import Found, Suites
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.decoding.open import OpenedRun
-    from cotext.metrics.generative import GenerativeReport
+    from cotext.evaluation.metrics.generative import GenerativeReport
+    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
     from cotext.runtime.shards import Shard
+    from cotext.translation.open import OpenedRun
 
 
 def contrastive(
@@ -100,7 +100,7 @@ def contrastive(
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
-    from cotext.endpoints.config import is_endpoint
+    from cotext.language_models.config import is_endpoint
 
     _check_rules(tie, score)
     if check_one_kind(suites, contexts, splitter):
@@ -114,8 +114,8 @@ def contrastive(
         return
     _check_context(context, controls, generate)
     if is_endpoint(run):
-        from cotext.analysis.contrastive import SuiteRules
         from cotext.cli.endpoint_scores import contrastive_by_endpoint
+        from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
 
         contrastive_by_endpoint(
             run,
@@ -131,7 +131,7 @@ def contrastive(
     decode = decode_settings(set) if generate else scoring_settings(set)
     part = shard_of(shard, out)
     loaded = [(path, read_suite(path)) for path in suites]
-    from cotext.analysis.contrastive import SuiteRules, context_window_of, suite_recipe
+    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
 
     if part is not None and out is not None:
         check_shard_output(out, suites)
@@ -166,7 +166,7 @@ def _score_shard(
     generate: bool,
     json: bool,
 ) -> None:
-    from cotext.analysis.contrastive_shards import COMMAND, contrastive_shard
+    from cotext.evaluation.studies.contrastive.contrastive_shards import COMMAND, contrastive_shard
     from cotext.runtime.progress import meter
 
     with meter("scoring", 0) as progress:
@@ -187,7 +187,7 @@ def _scored(
     opened: "OpenedRun", suites: "Suites", rules: "SuiteRules", generate: bool, recipe: dict[str, str]
 ) -> "Iterator[Found]":
     """The report on each suite, and that on its translations where they are asked for."""
-    from cotext.analysis.contrastive import run_suite
+    from cotext.evaluation.studies.contrastive.contrastive import run_suite
     from cotext.runtime.progress import meter
 
     for _, suite in suites:
@@ -216,7 +216,7 @@ def _check_context(context: str, controls: bool, generate: bool) -> None:
 def _opened(
     run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
 ) -> "OpenedRun":
-    from cotext.decoding.open import open_run, open_scorer
+    from cotext.translation.open import open_run, open_scorer
 
     if not generate:
         opened = open_scorer(run, device, decode, checkpoint)
@@ -230,9 +230,9 @@ def _opened(
 
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
     """The generative reading of a suite."""
-    from cotext.analysis.contrastive import write_suite_forms
-    from cotext.decoding.signature import translation_entries
+    from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
     from cotext.runtime.progress import meter
+    from cotext.translation.signature import translation_entries
 
     sources = dict.fromkeys(example.source for example in suite.examples)
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:

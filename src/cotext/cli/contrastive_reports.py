@@ -9,12 +9,12 @@ import typer
 from cotext.cli.options import as_json, write_figures
 
 if TYPE_CHECKING:
-    from cotext.analysis.contrastive import SuiteRules
-    from cotext.analysis.contrastive_rows import ContextWindow
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.metrics.contrastive import ContrastiveReport
-    from cotext.metrics.evidence import Evidence
-    from cotext.metrics.generative import GenerativeReport
+    from cotext.evaluation.metrics.contrastive import ContrastiveReport
+    from cotext.evaluation.metrics.generative import GenerativeReport
+    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
+    from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+    from cotext.evaluation.studies.contrastive.evidence import Evidence
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
     # On the candidates of a suite, and on its translations: one of them, or both.
@@ -33,10 +33,10 @@ def write_reports(
     json: bool,
 ) -> None:
     """Tell what was found of each suite and of all together, and write the figures."""
-    from cotext.analysis.contrastive import evidence_of
-    from cotext.metrics.contrastive import render_table
-    from cotext.metrics.generative import render_forms
-    from cotext.metrics.pooled import ALL_SUITES, pool, to_pool
+    from cotext.evaluation.metrics.contrastive import render_table
+    from cotext.evaluation.metrics.generative import render_forms
+    from cotext.evaluation.studies.contrastive.contrastive import evidence_of
+    from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES, pool, to_pool
 
     evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
@@ -79,8 +79,8 @@ def _silent(text: str) -> None:
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
     """What the controls of all suites together show, told and with the figures of each suite."""
-    from cotext.metrics.evidence import corrected
-    from cotext.metrics.evidence_words import conclusion, legend, render_evidence
+    from cotext.evaluation.studies.contrastive.evidence import corrected
+    from cotext.evaluation.studies.contrastive.evidence_words import conclusion, legend, render_evidence
 
     evidence = corrected([each for of_suite in found.values() for each in of_suite])
     if evidence:

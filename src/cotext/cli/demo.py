@@ -23,14 +23,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cotext.analysis.contrastive_rows import SystemFigures
-from cotext.analysis.demonstration import Demonstration, Sample, bracketed, compare
-from cotext.analysis.metrics_file import read_metrics
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
-from cotext.reports.demo_page import write_report
+from cotext.evaluation.studies.contrastive.contrastive_rows import SystemFigures
+from cotext.evaluation.studies.demo.demonstration import Demonstration, Sample, bracketed, compare
+from cotext.evaluation.studies.demo.page import write_report
+from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -307,8 +307,8 @@ def _corpus_command(out: Path, settings: DemoSettings) -> str:
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
-    from cotext.decoding.open import open_run
-    from cotext.metrics.evaluate_files import evaluate_files
+    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+    from cotext.translation.open import open_run
 
     translation = out / "results" / f"{system.name}.de"
     opened = open_run(out / system.name)

@@ -12,13 +12,13 @@ from cotext.cli.options import as_json, output, write_figures
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.analysis.context_corpus import CorpusQuestion
-    from cotext.analysis.contrastive import SuiteRules
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.endpoints.client import Client
-    from cotext.endpoints.scoring_offer import ScoringOffer
-    from cotext.metrics.contrastive import ContrastiveReport
-    from cotext.metrics.generative import GenerativeReport
+    from cotext.evaluation.metrics.contrastive import ContrastiveReport
+    from cotext.evaluation.metrics.generative import GenerativeReport
+    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion
+    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
+    from cotext.language_models.client import Client
+    from cotext.language_models.scoring_offer import ScoringOffer
 
 
 def contrastive_by_endpoint(
@@ -43,9 +43,9 @@ def contrastive_by_endpoint(
     """
     from dataclasses import replace
 
-    from cotext.analysis.endpoint_contexts import window_of_endpoint
     from cotext.cli.contrastive_reports import tell_of, write_reports
     from cotext.data.languages import check_pair
+    from cotext.evaluation.studies.context.endpoint_contexts import window_of_endpoint
 
     with output(out, [path for path, _ in suites]), _connected(description, overrides, others) as found:
         client, offer = found
@@ -89,8 +89,11 @@ def cxmi_by_endpoint(
         CotextError: one of `others` was given, an API that offers no log-probabilities, and as
             `read_endpoint_corpus` and `measure_endpoint_corpus`.
     """
-    from cotext.analysis.endpoint_corpus import measure_endpoint_corpus, read_endpoint_corpus
-    from cotext.endpoints.scorer import PromptScorer
+    from cotext.evaluation.studies.context.endpoint_corpus import (
+        measure_endpoint_corpus,
+        read_endpoint_corpus,
+    )
+    from cotext.language_models.scorer import PromptScorer
     from cotext.runtime.progress import meter
 
     with output(out, [source, target]), _connected(description, overrides, others) as found:
@@ -110,8 +113,8 @@ def cxmi_by_endpoint(
 def _connected(
     description: Path, overrides: Mapping[str, Any], others: Mapping[str, object]
 ) -> "Iterator[tuple[Client, ScoringOffer]]":
-    from cotext.endpoints.client import Client
-    from cotext.endpoints.scoring_offer import find_offer
+    from cotext.language_models.client import Client
+    from cotext.language_models.scoring_offer import find_offer
 
     for option, value in others.items():
         if value:
@@ -130,8 +133,8 @@ def _suite_reports(
     generate: bool,
 ) -> "Iterator[tuple[ContrastiveReport | None, GenerativeReport | None]]":
     """The report on the candidates of each suite, and that on its translations; one of them, or both."""
-    from cotext.analysis.endpoint_suites import requests_of_suite, run_endpoint_suite
-    from cotext.endpoints.scorer import PromptScorer
+    from cotext.evaluation.studies.contrastive.endpoint_suites import requests_of_suite, run_endpoint_suite
+    from cotext.language_models.scorer import PromptScorer
     from cotext.runtime.progress import meter
 
     for _, suite in suites:
@@ -144,7 +147,7 @@ def _suite_reports(
 
 
 def _generated(client: "Client", suite: "ContrastiveSuite") -> "GenerativeReport":
-    from cotext.analysis.endpoint_suites import write_endpoint_forms
+    from cotext.evaluation.studies.contrastive.endpoint_suites import write_endpoint_forms
     from cotext.runtime.progress import meter
 
     with meter(f"{suite.name}, translating", 0) as progress:

@@ -11,7 +11,7 @@ from cotext.cli.options import as_json, counted
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.endpoints.translate_file import EndpointReport
+    from cotext.language_models.translate_file import EndpointReport
 
 
 def translate_by_endpoint(
@@ -34,10 +34,10 @@ def translate_by_endpoint(
     from functools import partial
 
     from cotext.data.languages import name_warning
-    from cotext.decoding.translate_files import check_outputs_of, unrefused
-    from cotext.endpoints.client import Client
-    from cotext.endpoints.config import read_endpoint
-    from cotext.endpoints.translate_file import report_of, translate_file
+    from cotext.files.translate_files import check_outputs_of, unrefused
+    from cotext.language_models.client import Client
+    from cotext.language_models.config import read_endpoint
+    from cotext.language_models.translate_file import report_of, translate_file
     from cotext.runtime.progress import console, meter
 
     for option, value in others.items():
@@ -72,7 +72,7 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
     Raises:
         CotextError: a file of another kind.
     """
-    from cotext.decoding.translate_files import format_of
+    from cotext.files.translate_files import format_of
 
     found = format_of(file, format)
     if not isinstance(found, str):

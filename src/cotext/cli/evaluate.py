@@ -20,7 +20,7 @@ from cotext.cli.options import (
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.endpoints.kept_reports import KeptReport
+    from cotext.language_models.kept_reports import KeptReport
 
 
 def evaluate(
@@ -155,14 +155,14 @@ def evaluate(
         return
     if baseline is not None and not paired:
         raise CotextError("--baseline needs --paired")
-    from cotext.metrics.significance import Resampling
+    from cotext.evaluation.statistics.significance import Resampling
 
     choices: dict[str, Any] = given
     resampling = Resampling(**choices) if paired else None
     if ctxpro is not None:
         if any(of_texts) or abbreviations or not hypothesis:
             raise CotextError("--ctxpro goes with --hypothesis and --paired alone; leave the rest out")
-        from cotext.metrics.evaluate_ctxpro import evaluate_ctxpro
+        from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro
 
         forms = evaluate_ctxpro(
             ctxpro,
@@ -178,8 +178,8 @@ def evaluate(
     if not hypothesis or not reference:
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
-    from cotext.metrics.comet import Comet, find_python
-    from cotext.metrics.evaluate_files import evaluate_files
+    from cotext.evaluation.metrics.comet import Comet, find_python
+    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
     from cotext.runtime.progress import meter
 
     with meter("COMET", 0) if comet is not None else nullcontext() as progress:
@@ -216,7 +216,7 @@ def evaluate(
         )
     figures, blocks = evaluation.as_dict(), [evaluation.render()]
     if reports := _reports_beside(evaluation.hypotheses):
-        from cotext.endpoints.kept_reports import render_reports
+        from cotext.language_models.kept_reports import render_reports
 
         blocks.append(render_reports(reports))
         for name, report in reports.items():
@@ -226,7 +226,7 @@ def evaluate(
 
 def _reports_beside(hypotheses: Mapping[str, Path]) -> "dict[str, KeptReport]":
     """What translations by language models took, as far as it stands beside them."""
-    from cotext.endpoints.kept_reports import report_beside
+    from cotext.language_models.kept_reports import report_beside
 
     found = {name: report_beside(path) for name, path in hypotheses.items()}
     return {name: report for name, report in found.items() if report is not None}
@@ -241,8 +241,8 @@ def _windows(sentences: int | None) -> int:
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
-    from cotext.metrics.aligned_files import name_systems
-    from cotext.metrics.decisions import compare_decisions, read_decisions
+    from cotext.evaluation.metrics.aligned_files import name_systems
+    from cotext.evaluation.studies.contrastive.decisions import compare_decisions, read_decisions
     from cotext.runtime.tables import render_p, render_rows
 
     systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}

@@ -65,7 +65,7 @@ def export(
         export_int8(run, out, checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")
     else:
-        from cotext.analysis.runs.recipe import recipe_of
+        from cotext.evaluation.studies.compare.recipe import recipe_of
         from cotext.interchange.hub import export_hub
         from cotext.models.run_folder import describe_file, model_file
 

@@ -54,14 +54,14 @@ def contrastive_forms(
     json: bool,
 ) -> None:
     """Translate suites of ctxPro and report how often the expected form is in the translation."""
-    from cotext.analysis.contrastive import context_window_of
-    from cotext.analysis.generative_suites import CONTEXTS, write_forms
     from cotext.data.ctxpro import read_ctxpro
     from cotext.data.languages import check_pair
-    from cotext.decoding.open import open_run
-    from cotext.decoding.signature import translation_entries
-    from cotext.metrics.ctxpro import WHOLE, LastSentence
+    from cotext.evaluation.metrics.ctxpro import WHOLE, LastSentence
+    from cotext.evaluation.studies.contrastive.contrastive import context_window_of
+    from cotext.evaluation.studies.contrastive.generative_suites import CONTEXTS, write_forms
     from cotext.runtime.progress import meter
+    from cotext.translation.open import open_run
+    from cotext.translation.signature import translation_entries
 
     if given.context not in CONTEXTS:
         raise CotextError(f"--context {given.context}: of ctxPro, choose one of {', '.join(CONTEXTS)}")

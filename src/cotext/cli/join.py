@@ -10,8 +10,8 @@ from cotext.cli.options import Json, as_json, write_figures, write_lines
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
-    from cotext.decoding.score_table import ScoredDocument
     from cotext.runtime.joining import JoinedParts
+    from cotext.translation.score_table import ScoredDocument
 
 
 def join(
@@ -30,23 +30,23 @@ def join(
 
 def _join(out: Path, parts: "JoinedParts", overwrite: bool, json: bool) -> None:
     if parts.command == "score":
-        from cotext.decoding.score_file import joined_scores
+        from cotext.translation.score_file import joined_scores
 
         write_scores(out, *joined_scores(parts), json)
     elif parts.command == "translate":
         from cotext.cli.translate import tell_files
-        from cotext.decoding.translate_shards import join_translations
+        from cotext.translation.translate_shards import join_translations
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif parts.command == "contrastive":
-        from cotext.analysis.contrastive_shards import JoinedSuites
         from cotext.cli.contrastive_reports import tell_of, write_reports
+        from cotext.evaluation.studies.contrastive.contrastive_shards import JoinedSuites
 
         joined = JoinedSuites(parts)
         found = joined.found()
         write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
     elif parts.command == "cxmi":
-        from cotext.analysis.context_shards import joined_use
+        from cotext.evaluation.studies.context.context_shards import joined_use
 
         use = joined_use(parts)
         write_figures(out, use.as_dict())
@@ -65,7 +65,7 @@ def _join(out: Path, parts: "JoinedParts", overwrite: bool, json: bool) -> None:
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
     """Write the scores of documents, as a table or as JSON, and show their signature."""
-    from cotext.decoding.score_table import score_figures, score_lines
+    from cotext.translation.score_table import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
     if out is None:

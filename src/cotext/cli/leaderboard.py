@@ -76,11 +76,15 @@ def leaderboard(
     if comet is None and (comet_context is not None or comet_python is not None):
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")
+    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.comet import Comet, find_python
+    from cotext.evaluation.studies.leaderboard.measure import (
+        LeaderboardRequest,
+        make_leaderboard,
+        output_files,
+    )
+    from cotext.evaluation.studies.leaderboard.page import render_leaderboard
     from cotext.files.table import require_page_name
-    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
-    from cotext.metrics.comet import Comet, find_python
-    from cotext.metrics.leaderboard import LeaderboardRequest, make_leaderboard, output_files
-    from cotext.reports.leaderboard import render_leaderboard
     from cotext.runtime.files import replacing
     from cotext.runtime.progress import meter
 

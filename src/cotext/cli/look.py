@@ -37,8 +37,8 @@ def info(
     json: Json = False,
 ) -> None:
     """Describe a run, runs of several seeds, an engine, prepared data or a corpus."""
-    from cotext.reports.info.corpus import corpus_info
-    from cotext.reports.info.folder import folder_info
+    from cotext.evaluation.studies.info.corpus import corpus_info
+    from cotext.evaluation.studies.info.folder import folder_info
 
     found = corpus_info(folder) if folder.is_file() else folder_info(folder)
     typer.echo(as_json(found.as_dict()) if json else printable(found.render()))

@@ -119,9 +119,9 @@ def score(
     """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
     decode = scoring_settings(set)
     part = shard_of(shard, out)
-    from cotext.decoding.open import open_scorer
-    from cotext.decoding.score_file import score_file, score_shard
     from cotext.runtime.progress import meter
+    from cotext.translation.open import open_scorer
+    from cotext.translation.score_file import score_file, score_shard
 
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
@@ -160,7 +160,7 @@ def average(
 
     average_run(run, out, checkpoint)
     if json:
-        from cotext.reports.info.run import run_info
+        from cotext.evaluation.studies.info.run import run_info
 
         typer.echo(as_json(run_info(out).as_dict()))
         return

@@ -85,11 +85,11 @@ def mbr(
         raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
     from cotext.data.formats import write_documents
     from cotext.data.formats.table import find_format
-    from cotext.decoding.translate_file import check_output
-    from cotext.decoding.written_beside import check_new_lists, lists_beside, remove_lists
-    from cotext.metrics.comet import Comet, find_python
-    from cotext.metrics.mbr_files import MbrSettings, choose_translations
+    from cotext.evaluation.metrics.comet import Comet, find_python
+    from cotext.evaluation.studies.evaluate.mbr_files import MbrSettings, choose_translations
     from cotext.runtime.progress import meter
+    from cotext.translation.translate_file import check_output
+    from cotext.translation.written_beside import check_new_lists, lists_beside, remove_lists
 
     find_format(to)
     inputs = [*files, *filter(None, [source])]

@@ -9,7 +9,7 @@ import typer
 from cotext.runtime.errors import CotextError, shown, visible
 
 if TYPE_CHECKING:
-    from cotext.decoding.open import OpenedRun
+    from cotext.translation.open import OpenedRun
 
 MAX_MESSAGE_LINES = 24
 MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen

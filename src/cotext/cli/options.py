@@ -13,8 +13,8 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
-    from cotext.decoding.open import OpenedRun
     from cotext.runtime.shards import Shard, ShardReport
+    from cotext.translation.open import OpenedRun
 
 Format = Annotated[
     str | None,
@@ -217,8 +217,8 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
     if out is None:
         yield
         return
-    from cotext.decoding.translate_file import check_output
     from cotext.runtime.locks import writing
+    from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
     with writing(out):
@@ -246,8 +246,8 @@ def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
     Raises:
         CotextError: as `check_output`, or it exists.
     """
-    from cotext.decoding.translate_file import check_output
     from cotext.runtime.files import require_new
+    from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
     require_new(out)
@@ -304,8 +304,8 @@ def placed(
         if workers is not None:
             raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
         return opened
-    from cotext.decoding.written_beside import require_no_lists
-    from cotext.scale import RayCluster, on_ray
+    from cotext.translation.ray_data import RayCluster, on_ray
+    from cotext.translation.written_beside import require_no_lists
 
     require_no_lists(opened, f"--on {on}")
 

@@ -44,8 +44,8 @@ def speed(
     decode = decode_settings(set)
     from itertools import islice
 
-    from cotext.analysis.speed import SETTINGS, measure_speed
     from cotext.data.formats import read_documents
+    from cotext.evaluation.studies.speed import SETTINGS, measure_speed
     from cotext.runtime.progress import meter
     from cotext.runtime.timing import CLOCKS
 

@@ -37,9 +37,9 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
-    from cotext.decoding.file_report import FileReport
-    from cotext.decoding.translate_files import Job
+    from cotext.files.translate_files import Job
     from cotext.runtime.shards import Shard
+    from cotext.translation.file_report import FileReport
 
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -150,7 +150,7 @@ def translate(
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
     chosen = splitting(abbreviations, splitter, not no_split, "leave --no-split out")
     split_by = None if no_split else chosen
-    from cotext.endpoints.config import is_endpoint
+    from cotext.language_models.config import is_endpoint
 
     if is_endpoint(run):
         from cotext.cli.endpoints import translate_by_endpoint
@@ -202,8 +202,8 @@ def translate(
     outs = _outs(files, out, out_dir)
     part = shard_of(shard, out)
     from cotext.cli.bilingual import check_bilingual, write_bilingual
-    from cotext.decoding.open import open_run
-    from cotext.decoding.translate_files import (
+    from cotext.files.bilingual import entries_named
+    from cotext.files.translate_files import (
         BlocksJob,
         check_outputs_of,
         format_of,
@@ -211,9 +211,9 @@ def translate(
         run_jobs,
         unrefused,
     )
-    from cotext.decoding.wishes import read_wishes
-    from cotext.files.bilingual import entries_named
     from cotext.runtime.progress import console, meter
+    from cotext.translation.open import open_run
+    from cotext.translation.wishes import read_wishes
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
@@ -265,9 +265,9 @@ def translate(
 
 
 def _translate_shard(open_job: "Callable[[], Job]", shard: "Shard", json: bool) -> None:
-    from cotext.decoding.translate_file import CorpusJob
-    from cotext.decoding.translate_shards import COMMAND, translate_shard
     from cotext.runtime.progress import meter
+    from cotext.translation.translate_file import CorpusJob
+    from cotext.translation.translate_shards import COMMAND, translate_shard
 
     job = open_job()
     assert isinstance(job, CorpusJob)
@@ -411,10 +411,10 @@ def translate_standard_input(
     text), or None, as the content is. `wishes`: the arguments of `read_wishes`.
     """
     from cotext.data.formats.streams import numbered_lines
-    from cotext.decoding.open import open_run
-    from cotext.decoding.translate_stream import StreamTranslation
-    from cotext.decoding.wishes import read_wishes
-    from cotext.decoding.written_beside import require_no_lists
+    from cotext.files.translate_stream import StreamTranslation
+    from cotext.translation.open import open_run
+    from cotext.translation.wishes import read_wishes
+    from cotext.translation.written_beside import require_no_lists
 
     def say(text: str) -> None:
         typer.echo(text, err=True)

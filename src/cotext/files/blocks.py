@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from cotext.files.xml import taken
+from cotext.runtime.xml import taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cotext.data.words import overlaps
 from cotext.files.blocks import Copied, Piece
-from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional
-from cotext.files.words import overlaps
+from cotext.translation.terms.word_alignment import SentenceAlignment, Span, agreement, proportional
 
 
 @dataclass(frozen=True, slots=True)

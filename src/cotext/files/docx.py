@@ -14,7 +14,7 @@ from cotext.files.opc import Package, recognises
 from cotext.files.parts import AttributeText, PartReader, PartsFile, Slot
 from cotext.files.runs import Paragraph
 from cotext.files.wordprocessing import WordDialect
-from cotext.files.xml import namespace_of
+from cotext.runtime.xml import namespace_of
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cotext.files.parts import AttributeText, Slot
 from cotext.files.runs import Atom, Paragraph, look_of, new_run, text_atoms
-from cotext.files.xml import local_name, lxml_etree, namespace_of, taken
+from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point
-from cotext.files.word_alignment import Span
+from cotext.translation.terms.word_alignment import Span
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
-from cotext.files.xml import parse, serialised
+from cotext.runtime.xml import parse, serialised
 
 if TYPE_CHECKING:
     from lxml import etree

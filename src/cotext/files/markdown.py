@@ -30,8 +30,8 @@ from cotext.files.markdown_inline import (
 )
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.files.wrapping import wrapped
-from cotext.files.xml import taken
 from cotext.runtime.errors import CotextError
+from cotext.runtime.xml import taken
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 # A search that fails at the beginning of a run of spaces is not begun again within it.

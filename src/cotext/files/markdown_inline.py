@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import Item, mates
-from cotext.files.xml import taken
+from cotext.runtime.xml import taken
 
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"

@@ -17,7 +17,7 @@ from cotext.files.blocks import Block, Close, Piece
 from cotext.files.elements import SPACE, Item
 from cotext.files.markup_paragraph import Place, collapsed, paragraph, unescaped
 from cotext.files.markup_tokens import BLOCKS, Token, attributes, end_of, tokens
-from cotext.files.xml import taken
+from cotext.runtime.xml import taken
 
 # Copied as text in a sentence.
 _CODE: Final = frozenset({"code", "kbd", "samp", "var", "tt"})

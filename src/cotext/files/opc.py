@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from cotext.files.archive import Archive
 from cotext.files.parts import ElementText, PartReader, Slot, Slots, TreePart
-from cotext.files.xml import local_name, parse
 from cotext.runtime.errors import CotextError
+from cotext.runtime.xml import local_name, parse
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cotext.files.archive import Archive
 from cotext.files.blocks import Block, Contents, Piece
-from cotext.files.xml import parse, serialised, taken
+from cotext.runtime.xml import parse, serialised, taken
 
 if TYPE_CHECKING:
     from lxml import etree

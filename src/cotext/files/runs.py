@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import LINKS, Item, inner, mates, without_empty
-from cotext.files.xml import local_name, lxml_etree
+from cotext.runtime.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -8,9 +8,9 @@ its `Open` among the pieces of the one and its `Close` among those of the other.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cotext.data.words import overlaps
 from cotext.files.blocks import Close, Copied, Open, Piece, merged
-from cotext.files.word_alignment import Span
-from cotext.files.words import overlaps
+from cotext.translation.terms.word_alignment import Span
 
 
 @dataclass(frozen=True, slots=True)

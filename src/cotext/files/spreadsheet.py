@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.runs import Atom, look_of, text_atoms
-from cotext.files.xml import local_name, lxml_etree, namespace_of, taken
+from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
     from lxml import etree

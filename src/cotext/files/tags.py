@@ -20,7 +20,14 @@ from torch import Tensor
 from cotext.files.blocks import Copied, Piece, merged
 from cotext.files.copied import copied_spans, copied_texts, shown_text
 from cotext.files.element_tree import Node, tree_of, written
-from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional, sharpened, units
+from cotext.translation.terms.word_alignment import (
+    SentenceAlignment,
+    Span,
+    agreement,
+    proportional,
+    sharpened,
+    units,
+)
 
 __all__ = ["SentenceAlignment", "project", "proportional", "shown_text"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.runs import Atom, look_of, new_run
-from cotext.files.xml import local_name, lxml_etree, taken
+from cotext.runtime.xml import local_name, lxml_etree, taken
 
 if TYPE_CHECKING:
     from lxml import etree

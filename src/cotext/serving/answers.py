@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cotext.decoding.translate_blocks import PairedSentence
 from cotext.files.blocks import Block
+from cotext.files.translate_blocks import PairedSentence
 from cotext.serving.errors import RequestError
 from cotext.serving.sharing.work import Work
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import CODES, Languages
-from cotext.decoding.wishes import Wishes
-from cotext.files.glossary import Glossary
 from cotext.runtime.errors import shown
 from cotext.serving.database import Database
 from cotext.serving.errors import RequestError
 from cotext.serving.settings import SHARES
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.wishes import Wishes
 
 MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024

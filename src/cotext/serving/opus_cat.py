@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.files.xml import taken
+from cotext.runtime.xml import taken
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import client_of, service_of
 from cotext.serving.service import Client

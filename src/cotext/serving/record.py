@@ -11,7 +11,7 @@ from typing import Final
 from starlette.datastructures import FormData
 from starlette.types import Scope
 
-from cotext.decoding.translator import Translation
+from cotext.translation.translator import Translation
 
 SCOPE_KEY: Final = "cotext.request"
 

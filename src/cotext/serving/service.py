@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cotext.data.splitting import Splitting
-from cotext.decoding.document_state import WindowLog
-from cotext.decoding.translate_blocks import BlockDocuments
-from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
@@ -27,6 +25,8 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.serving.usage_store import UsageStore
+from cotext.translation.document_state import WindowLog
+from cotext.translation.wishes import Wishes
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
 

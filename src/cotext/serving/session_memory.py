@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cotext.decoding.document_state import SentenceHypothesis
 from cotext.files.blocks import Block
+from cotext.translation.document_state import SentenceHypothesis
 
 KEPT_SEGMENTS: Final = 200  # of a session: those farthest from the one added last are forgotten
 KEPT_CHARACTERS: Final = 64 * 1024

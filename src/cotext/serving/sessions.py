@@ -28,14 +28,14 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.documents import Document
-from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
-from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.files.blocks import Block, Contents
+from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.service import RETRY_SECONDS, Client, Service, TextAnswer, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
+from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
 CONTEXT_SENTENCES: Final = 16  # that systems read which have no window of their own

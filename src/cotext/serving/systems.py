@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import Languages
-from cotext.decoding.open import OpenedRun, open_run
 from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
+from cotext.translation.open import OpenedRun, open_run
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

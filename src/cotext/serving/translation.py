@@ -10,7 +10,6 @@ from anyio import to_thread
 from starlette.requests import Request
 
 from cotext.data.languages import language_code
-from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block
 from cotext.runtime.errors import CotextError
 from cotext.serving.detection import Detected, detect
@@ -21,6 +20,7 @@ from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
 from cotext.serving.systems import System
+from cotext.translation.wishes import Wishes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import torch
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.decoding.translator import DocumentTranslator
 from cotext.models.interface import Model
 from cotext.training.prepared_data import PreparedData
+from cotext.translation.translator import DocumentTranslator
 
 
 def development_bleu(

@@ -25,8 +25,6 @@ from cotext.data.documents import Document
 from cotext.data.languages import Languages, check_pair, name_warning
 from cotext.data.prepared import checked_digests
 from cotext.data.shortlist import identity_of
-from cotext.decoding.open import OpenedRun, open_run
-from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
@@ -40,6 +38,8 @@ from cotext.runtime.version import __version__
 from cotext.training.distillation_texts import CorpusTexts, Entry, MonolingualTexts, Texts, choose_side
 from cotext.training.distilled_corpus import JOB, DistillationRequest, DistilledCorpus, Outcome, outcome_of
 from cotext.training.prepared_data import PreparedData, open_data
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.translator import DocumentTranslator
 
 COMMAND: Final = "distill"
 

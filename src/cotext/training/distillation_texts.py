@@ -33,7 +33,8 @@ Ids = list[list[int]]
 class Entry:
     """The translation of one document; `sentences` is None where the teacher refuses it.
 
-    Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.decoding.translator.Translation`.
+    Sentences are counted from 0: `cut`, `long` and `missing` as in
+    `cotext.translation.translator.Translation`.
     """
 
     sentences: tuple[str, ...] | None

@@ -51,7 +51,7 @@ class Outcome:
     """The outcome of a distillation; sentences are named document:sentence, from 1.
 
     `kept`: documents with a sentence that the teacher does not take, which keep the target they had;
-    monolingual ones are left out. The others as in `cotext.decoding.file_report.FileReport`.
+    monolingual ones are left out. The others as in `cotext.translation.file_report.FileReport`.
     """
 
     documents: int

@@ -8,7 +8,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.decoding.translate_files import format_of
+from cotext.files.translate_files import format_of
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.asked import (
     Asked,

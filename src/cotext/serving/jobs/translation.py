@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
-from cotext.decoding.file_report import FileReport
-from cotext.decoding.translate_files import GENERIC, format_of, open_job
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
+from cotext.files.translate_files import GENERIC, format_of, open_job
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.folder import JobFolder
@@ -19,6 +18,7 @@ from cotext.serving.jobs.table import Row
 from cotext.serving.jobs.values import JobOptions
 from cotext.serving.sharing import SharedSystem
 from cotext.serving.systems import System
+from cotext.translation.file_report import FileReport
 
 MAX_MESSAGES: Final = 100
 PLACES: Final = 5  # that a message names

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, Protocol, get_args
 
 from cotext.data.splitting import Splitting
-from cotext.decoding.wishes import Wishes
 from cotext.serving.glossary_store import wishes_of
+from cotext.translation.wishes import Wishes
 
 State = Literal["queued", "translating", "done", "error", "cancelled"]
 STATES: Final[tuple[State, ...]] = get_args(State)

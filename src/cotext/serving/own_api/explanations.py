@@ -10,19 +10,19 @@ from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
-from cotext.analysis.context_use import (
+from cotext.data.context_edits import Excerpt, one_sided, without
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.tokenizer import Side
+from cotext.data.words import words_of
+from cotext.evaluation.studies.context.context_use import (
     SentenceInfluences,
     counterfactuals,
     excerpts,
     influences_of,
     score_excerpts,
 )
-from cotext.analysis.token_words import TokenWord, token_words
-from cotext.data.context_edits import Excerpt, one_sided, without
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.tokenizer import Side
-from cotext.files.words import words_of
-from cotext.reports.context_page import FAINT_NATS, STRONG_NATS
+from cotext.evaluation.studies.context.page import FAINT_NATS, STRONG_NATS
+from cotext.evaluation.studies.token_words import TokenWord, token_words
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import note_system

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any, Final
 
 from cotext.data.splitting import Splitting
-from cotext.decoding.confidence import least_sure
-from cotext.decoding.translate_blocks import PairedSentence
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block
 from cotext.files.placeholders import with_placeholders
+from cotext.files.translate_blocks import PairedSentence
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
@@ -21,6 +20,7 @@ from cotext.serving.glossary_store import distinct, wishes_of
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
+from cotext.translation.confidence import least_sure
 
 _BREAK: Final = re.compile(r"(\r\n|\r|\n)")
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import torch
 
-from cotext.decoding.document_state import FoundWindow, OpenDocument, WindowLog
-from cotext.decoding.pool import DocumentPool
-from cotext.decoding.window_search import RowGroup, WindowSearch
 from cotext.serving.sharing.turns import Batch, Flow, Turn, Turns
 from cotext.serving.sharing.work import CancelledError, Work
+from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
+from cotext.translation.pool import DocumentPool
+from cotext.translation.window_search import RowGroup, WindowSearch
 
 IDLE_SECONDS = 5.0  # without work, after which the thread ends, to be started again
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from cotext.decoding.document_state import OpenDocument
-from cotext.decoding.open import OpenedRun
-from cotext.decoding.pool import Pool
-from cotext.decoding.translator import DocumentTranslator
 from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.sharing.model_thread import ModelThread
 from cotext.serving.sharing.turns import Flow
 from cotext.serving.sharing.work import Work
 from cotext.serving.systems import System
+from cotext.translation.document_state import OpenDocument
+from cotext.translation.open import OpenedRun
+from cotext.translation.pool import Pool
+from cotext.translation.translator import DocumentTranslator
 
 
 class _SharedPool:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from cotext.decoding.document_state import FoundWindow, OpenDocument, WindowLog
-from cotext.decoding.pool import DocumentPool
-from cotext.decoding.window_search import RowGroup
 from cotext.serving.sharing.work import Work
+from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
+from cotext.translation.pool import DocumentPool
+from cotext.translation.window_search import RowGroup
 
 BACKGROUND_WEIGHT = 1 / 8
 # Of so many batches' worth of windows those of like length share a batch.

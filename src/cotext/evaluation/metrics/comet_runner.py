@@ -1,0 +1,292 @@
+"""The other side of `cotext.evaluation.metrics.comet`: runs where COMET is installed, by the interpreter
+that is there.
+
+Knows nothing but the standard library, COMET and what COMET brings, and must not import cotext, which is not
+there. Reads one file of JSON lines: a head (model, contexts, batch size, how many documents are windows),
+then a document of one system a line; those whose sentences are windows come last, and are read without
+context. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once
+for every context; or one line that tells a person what is wrong.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BLOCK_SENTENCES = 512  # scored in one call of COMET, which sorts them by length; an answer follows each
+
+Texts = dict[str, str]  # what COMET calls src, mt and ref
+
+
+class RefusalError(Exception):
+    """An error that the user can correct."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sentence as COMET is to read it, after `context` sentences on every side.
+
+    `shrunk`: there are more sentences before it that were asked for, but the encoder has no room for them.
+    `cut`: it does not fit even alone, so that COMET leaves its end out.
+    """
+
+    texts: Texts
+    context: int
+    shrunk: bool
+    cut: bool
+
+
+def build_windows(
+    document: dict[str, list[str]], before: int, separator: str, fits: Callable[[Texts], bool]
+) -> list[Window]:
+    """Put up to `before` earlier sentences in front of every sentence (Vernikos et al., 2022).
+
+    The context of the hypothesis is that of the reference: an error counts where it is made, and not again in
+    the sentences after it. Without a reference it is that of the hypothesis. All sides get the same
+    number of sentences: the most that fit on all of them.
+    """
+    sides = {"src": document["source"], "mt": document["hypothesis"]}
+    if document.get("reference"):
+        sides["ref"] = document["reference"]
+    contexts = {**sides, "mt": sides.get("ref", sides["mt"])}
+    if before:  # a separator inside a sentence would end the context there
+        sides, contexts = (
+            {side: [sentence.replace(separator, " ") for sentence in lines] for side, lines in each.items()}
+            for each in (sides, contexts)
+        )
+    windows = []
+    for index in range(len(sides["src"])):
+        possible = min(before, index)
+        for context in range(possible, -1, -1):
+            texts = {
+                side: f" {separator} ".join([*contexts[side][index - context : index], lines[index]])
+                for side, lines in sides.items()
+            }
+            fitting = fits(texts)
+            if fitting:
+                break
+        windows.append(Window(texts, context, context < possible, not fitting))
+    return windows
+
+
+class Scorer:
+    """A COMET checkpoint, its encoder's limit, and where it came from."""
+
+    def __init__(self, model: str) -> None:
+        checkpoint = find_checkpoint(model)
+        self.model = _load(checkpoint)
+        self.kind = str(self.model.hparams["class_identifier"])
+        self.uses_reference = bool(self.model.requires_references())
+        encoder = self.model.encoder
+        self.tokenizer = encoder.tokenizer
+        self.max_tokens = int(encoder.max_positions) - 2  # at which COMET cuts, special tokens included
+        # Unified models read their texts as one sequence, which has to fit as a whole.
+        self.joined: tuple[str, ...] = ()
+        if self.kind in ("unified_metric", "xcomet_metric"):
+            self.joined = tuple(self.model.hparams["input_segments"])
+            self.max_joined = int(encoder.max_positions)
+            self.separator_tokens = int(encoder.size_separator)
+        import torch
+
+        self.gpus = 1 if torch.cuda.is_available() else 0
+        self.description = {
+            "sha256": _sha256(checkpoint),
+            "kind": self.kind,
+            "uses_reference": self.uses_reference,
+            "max_tokens": self.max_tokens,
+            "comet": importlib.metadata.version("unbabel-comet"),
+            "torch": str(torch.__version__),
+            "device": "cuda" if self.gpus else "cpu",
+        }
+
+    def require_context(self) -> None:
+        """Refuse a model that cannot average over the current sentence alone."""
+        if self.kind not in ("regression_metric", "referenceless_regression_metric"):
+            raise RefusalError(
+                f"a {self.kind} model cannot be told which sentence is the current one; for document COMET "
+                "take a regression model, such as Unbabel/wmt22-comet-da, or leave --comet-context out"
+            )
+        if self.model.hparams["pool"] != "avg":
+            raise RefusalError(
+                f"the model pools by {self.model.hparams['pool']!r}; document COMET needs an average"
+            )
+
+    def require_windows(self) -> None:
+        """Refuse a model that reads the reference: SLIDE is a metric without one."""
+        if self.uses_reference:
+            raise RefusalError(
+                "this model reads the reference, and SLIDE is a metric without one; take a quality "
+                "estimation model, such as Unbabel/wmt22-cometkiwi-da, or leave --comet-slide out"
+            )
+
+    def fits(self, texts: Texts) -> bool:
+        """Whether the encoder reads all of these."""
+        lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
+        if max(lengths.values()) > self.max_tokens:
+            return False
+        joined = [lengths[side] - 2 for side in self.joined if side in lengths]
+        return not joined or sum(joined) + 1 + len(joined) * self.separator_tokens <= self.max_joined
+
+    def score(self, texts: list[Texts], batch_size: int) -> list[float]:
+        """Scores in the order of the texts."""
+        found = self.model.predict(
+            texts, batch_size=batch_size, gpus=self.gpus, progress_bar=False, num_workers=0
+        )
+        return [float(score) for score in found["scores"]]
+
+
+def find_checkpoint(model: str) -> Path:
+    """The checkpoint file: given itself, in a folder, in the cache of the hub, or, if need be, downloaded."""
+    path = Path(model)
+    if path.is_file():
+        checkpoint = path
+    elif path.is_dir():
+        found = sorted(path.glob("checkpoints/*.ckpt"))
+        if len(found) != 1:
+            raise RefusalError(f"{len(found)} files checkpoints/*.ckpt in this folder; give the file itself")
+        checkpoint = found[0]
+    else:
+        return _download(model)
+    if not (checkpoint.parents[1] / "hparams.yaml").is_file():
+        raise RefusalError(f"hparams.yaml is missing from {checkpoint.parents[1]}; copy the whole folder")
+    return checkpoint
+
+
+def _download(model: str) -> Path:
+    from comet import download_model
+    from huggingface_hub import snapshot_download
+
+    try:
+        cached = Path(snapshot_download(repo_id=model, local_files_only=True)) / "checkpoints" / "model.ckpt"
+        if cached.is_file():
+            return cached
+    except Exception:  # a name that only COMET's own list has, or nothing in the cache
+        pass
+    try:
+        return Path(download_model(model))
+    except Exception as error:
+        raise RefusalError(
+            "no weights at hand: neither a file nor a folder, not in the cache, and not to be downloaded "
+            f"({_first_line(_root(error))}). Where there is a network, this fetches them and says where to: "
+            f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\". Bring that "
+            "folder here (checkpoints/ and hparams.yaml) and give its path"
+        ) from None
+
+
+def _load(checkpoint: Path) -> Any:
+    from comet import load_from_checkpoint
+
+    try:
+        return load_from_checkpoint(str(checkpoint), local_files_only=True)
+    except OSError:  # the encoder's tokenizer and configuration are not in the cache
+        pass
+    try:
+        return load_from_checkpoint(str(checkpoint))
+    except OSError as error:
+        raise RefusalError(
+            "the checkpoint is there, but not the tokenizer and configuration of its encoder, which "
+            f"hparams.yaml names as pretrained_model ({_first_line(error)}). Fetch them where there is a "
+            "network and set HF_HOME to the folder of that cache, or write their folder into hparams.yaml "
+            "and the checkpoint's hyper-parameters"
+        ) from None
+
+
+def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
+    """Places of documents to be scored in one call: never of two systems, so that all are cut alike."""
+    block: list[int] = []
+    sentences = 0
+    for index, document in enumerate(documents):
+        if block and (document["system"] != documents[block[0]]["system"] or sentences >= BLOCK_SENTENCES):
+            yield block
+            block, sentences = [], 0
+        block.append(index)
+        sentences += len(document["source"])
+    if block:
+        yield block
+
+
+def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
+    """Score all documents of a request.
+
+    Raises:
+        RefusalError: the environment or the model is not fit for it.
+    """
+    head, *documents = (json.loads(line) for line in request.read_text(encoding="utf-8").splitlines())
+    try:
+        import comet  # noqa: F401
+    except ImportError as error:
+        raise RefusalError(f"COMET cannot be imported ({_first_line(error)})") from None
+    scorer = Scorer(head["model"])
+    if any(head["contexts"]):
+        scorer.require_context()
+    if head["windows"]:
+        scorer.require_windows()
+    answer(scorer.description)
+    if not scorer.uses_reference:
+        documents = [{**document, "reference": None} for document in documents]
+    for before in sorted(head["contexts"]):  # without context first: COMET has no way back
+        if before:
+            scorer.model.enable_context()
+        chosen = documents[: len(documents) - head["windows"]] if before else documents
+        for block in blocks(chosen):
+            windows = [
+                build_windows(documents[index], before, scorer.tokenizer.sep_token, scorer.fits)
+                for index in block
+            ]
+            texts = [window.texts for document in windows for window in document]
+            scores = iter(scorer.score(texts, head["batch_size"]) if texts else [])
+            for index, document in zip(block, windows):  # noqa: B905 (Python 3.9 is common beside COMET)
+                answer(
+                    {
+                        "context": before,
+                        "document": index,
+                        "scores": [next(scores) for _ in document],
+                        "shrunk": sum(window.shrunk for window in document),
+                        "cut": sum(window.cut for window in document),
+                    }
+                )
+
+
+def main(request: str) -> int:
+    """Serve one request; whatever libraries print goes to standard error, only answers to standard output."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(record: dict[str, Any]) -> None:
+        print(json.dumps(record), file=answers, flush=True)
+
+    try:
+        serve(Path(request), answer)
+    except RefusalError as error:
+        answer({"error": str(error)})
+        return 2
+    return 0
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _root(error: BaseException) -> BaseException:
+    """The error that began it: COMET calls every model unknown that it cannot download."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

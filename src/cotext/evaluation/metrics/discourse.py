@@ -1,0 +1,211 @@
+"""Marked words of discourse: tense consistency, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
+
+The authors of the Chinese-English PDC test set marked, in the English reference, the verbs of 50 documents,
+the conjunctions of 46 and the pronouns of 52, each with all the words that a translator could have put there.
+A mark is hit when one of these occurs near the same relative position of the hypothesis. TC, CP and PT are
+the hits in per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided
+by people, once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers are
+comparable.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from cotext.data.documents import Document
+from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
+from cotext.evaluation.metrics.bleu import Measurement, Score, check_correspondence
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.version import __version__
+
+Phenomenon = Literal["TC", "CP", "PT"]
+Tokens = Literal["none", "moses"]
+PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
+PUBLISHED_DOCUMENTS = (50, 46, 52)  # of each phenomenon, one after the other in the published file
+WINDOW = 20  # tokens before the expected position, and from it on
+_POSITION = re.compile("[0-9]{1,9}")
+_LEAST_FIT = 0.9  # share of marks that must stand where the file says
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word of the reference, by its position among the tokens, and all correct renderings of it."""
+
+    position: int
+    renderings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedDocument:
+    """The marks of one document, all of one phenomenon."""
+
+    phenomenon: Phenomenon
+    marks: tuple[Mark, ...]
+
+
+def read_marks(path: Path) -> list[MarkedDocument]:
+    """Read the marks of a test set: one document a line, marks between tabs, each `position:this,or that`.
+
+    A line may begin with TC, CP or PT and a tab. Where none does, the file must be the published one of 148
+    documents, whose order tells the phenomenon. Raises CotextError for anything else.
+    """
+    refuse_named_pipe(path)
+    lines = list(numbered_lines(path))
+    named = [line.split("\t", 1)[0] in PHENOMENA for _, line in lines]
+    published = [
+        name for name, count in zip(PHENOMENA, PUBLISHED_DOCUMENTS, strict=True) for _ in range(count)
+    ]
+    if not any(named) and len(lines) != len(published):
+        raise CotextError(
+            f"{path}: {len(lines)} lines, and the published set has {len(published)}; begin every line of a "
+            f"set of your own with {', '.join(PHENOMENA)} and a tab"
+        )
+    documents = []
+    for (number, line), has_name in zip(lines, named, strict=True):
+        if any(named) and not has_name:
+            raise CotextError(f"{path}:{number}: does not begin with {', '.join(PHENOMENA)} and a tab")
+        name, _, rest = line.partition("\t") if has_name else (published[number - 1], "", line)
+        phenomenon = PHENOMENA[PHENOMENA.index(name)]
+        marks = tuple(_parse_mark(path, number, part) for part in rest.split("\t") if part.strip())
+        documents.append(MarkedDocument(phenomenon, marks))
+    return documents
+
+
+def _parse_mark(path: Path, number: int, text: str) -> Mark:
+    position, colon, renderings = text.strip().partition(":")
+    # A few published marks end in a comma.
+    words = tuple(word.strip() for word in renderings.split(",") if word.strip())
+    if not colon or not _POSITION.fullmatch(position) or not words:
+        raise CotextError(
+            f"{path}:{number}: {shown(text)} is no mark; write position:rendering,other rendering"
+        )
+    return Mark(int(position), words)
+
+
+def measure_discourse(
+    marked: Sequence[MarkedDocument],
+    hypotheses: Mapping[str, Sequence[Document]],
+    reference: Sequence[Document],
+) -> dict[str, list[Measurement]]:
+    """Measure TC, CP, PT (where there are marks of it) and, where there are all three, TCP.
+
+    Positions count tokens as in the published file, which the Moses tokenizer gives with hyphens split.
+    Text is taken as it is if the marked words of the reference then stand where they should, and
+    tokenised otherwise; hypotheses must be in the form of the reference. Raises CotextError when documents
+    and marks do not belong together.
+    """
+    if len(marked) != len(reference):
+        raise CotextError(f"marks of {len(marked)} documents, but the reference has {len(reference)}")
+    tokens, expected = _tokens_of_reference(marked, reference)
+    phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
+    found = {}
+    for name, hypothesis in hypotheses.items():
+        check_correspondence(hypothesis, reference)
+        counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
+        written = tokenised(hypothesis, tokens)
+        for row, (document, ours, theirs) in enumerate(zip(marked, written, expected, strict=True)):
+            column = 2 * PHENOMENA.index(document.phenomenon)
+            counts[row, column] = sum(hits(document.marks, ours, len(theirs)))
+            counts[row, column + 1] = len(document.marks)
+        found[name] = _measurements(counts, phenomena, hypothesis, tokens)
+    return found
+
+
+def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int) -> list[bool]:
+    """Say of every mark whether one of its renderings stands near its position in the hypothesis.
+
+    The position is scaled by the ratio of lengths; near are the 20 tokens before it and the 20 from it on. A
+    rendering of one word must be one of these, one of several words must occur in them as text.
+    """
+    outcome = []
+    for mark in marks:
+        position = int(mark.position * (len(hypothesis) / reference_tokens))
+        near = hypothesis[max(position - WINDOW, 0) : position + WINDOW]
+        text = " ".join(near)
+        outcome.append(any(word in text if " " in word else word in near for word in mark.renderings))
+    return outcome
+
+
+def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
+    """The tokens of each document as one line; CotextError where the tokenizer is not installed."""
+    lines = [" ".join(document.sentences) for document in documents]
+    if tokens == "none":
+        return [line.split() for line in lines]
+    try:
+        from sacremoses import MosesTokenizer
+    except ImportError:
+        raise CotextError(
+            "discourse marks count Moses tokens: pip install cotext[replication], or tokenise hypotheses and "
+            "reference (English rules, hyphens split) beforehand"
+        ) from None
+    moses = MosesTokenizer(lang="en")
+    return [moses.tokenize(line, escape=False, aggressive_dash_splits=True) for line in lines]
+
+
+def _tokens_of_reference(
+    marked: Sequence[MarkedDocument], reference: Sequence[Document]
+) -> tuple[Tokens, list[list[str]]]:
+    """Find the tokens that the positions count."""
+    total = sum(len(document.marks) for document in marked)
+    if not total:
+        raise CotextError("discourse marks: there is none in the file")
+    shares = []
+    for tokens in ("none", "moses"):
+        lines = tokenised(reference, tokens)
+        fitting = sum(
+            any(line[mark.position :][: len(word.split())] == word.split() for word in mark.renderings)
+            for document, line in zip(marked, lines, strict=True)
+            for mark in document.marks
+        )
+        if fitting >= _LEAST_FIT * total:
+            return tokens, lines
+        shares.append(f"{100 * fitting / total:.0f} %")
+    raise CotextError(
+        f"discourse marks: only {shares[0]} of the {total} marked words stand at their positions in the "
+        f"reference, {shares[1]} after tokenisation; give the reference that was marked, documents "
+        "in the order of the marks"
+    )
+
+
+def _measurements(
+    counts: Floats, phenomena: Sequence[Phenomenon], hypothesis: Sequence[Document], tokens: Tokens
+) -> list[Measurement]:
+    titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
+    sentences = [sentence for document in hypothesis for sentence in document.sentences]
+    measurements = []
+    for title in titles:
+        columns = range(len(PHENOMENA)) if title == "TCP" else [PHENOMENA.index(title)]
+        statistics = Statistics(counts, np.arange(len(counts)), "document", _geometric_mean(columns))
+        components = {}
+        for column in columns:
+            components[f"{PHENOMENA[column]}_hits"] = float(counts[:, 2 * column].sum())
+            components[f"{PHENOMENA[column]}_marks"] = float(counts[:, 2 * column + 1].sum())
+        score = Score(
+            protocol=title.lower(),
+            title=title,
+            value=statistics.score,
+            signature=f"protocol:{title.lower()}|unit:document|window:{WINDOW}+{WINDOW}|case:mixed"
+            f"|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}|version:cotext-{__version__}",
+            documents=len(hypothesis),
+            sentences=len(sentences),
+            empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
+            components=components,
+        )
+        measurements.append(Measurement(score, statistics))
+    return measurements
+
+
+def _geometric_mean(columns: Sequence[int]) -> SumScorer:
+    """Score sums of hits and marks by the shares of some phenomena; no mark, as happens in draws, is 0."""
+
+    def score(sums: Floats) -> Floats:
+        shares = [sums[:, 2 * c] / np.maximum(sums[:, 2 * c + 1], 1.0) for c in columns]
+        product: Floats = np.prod(shares, axis=0)
+        return 100.0 * product ** (1 / len(shares))
+
+    return score

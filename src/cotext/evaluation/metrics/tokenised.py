@@ -1,0 +1,126 @@
+"""Scores of texts that a tokenizer has split into words, tokenised or joined again, perhaps truecased.
+
+And a word of warning where one side of a score is tokenised and the other is not.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.data.documents import Document
+from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
+from cotext.evaluation.metrics.bleu import Measurement, Score, find_protocol, measure
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import listed
+
+MIN_MARKS: Final = 20  # of either side, for a share of them to tell anything
+FAR: Final = 0.5
+_MARK = re.compile(r"(?<![,.])(\s?)[,.](?=\s|$)")  # not those of an ellipsis, which stands apart in text, too
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a tokenizer, in which a corpus that is tokenised and its translations are alike."""
+
+    tokenizer: MosesBPETokenizer
+
+    @classmethod
+    def of(cls, folder: Path | None) -> "Words | None":
+        """Those of a run or of prepared data, None of no folder; CotextError where its tokenizer has none."""
+        if folder is None:
+            return None
+        tokenizer = load_tokenizer(folder / "tokenizer")
+        if not isinstance(tokenizer, MosesBPETokenizer):
+            raise CotextError(
+                f"{folder}: its tokenizer, {tokenizer.kind}, has no words; give a folder prepared with "
+                "--tokenizer moses-bpe, or leave --words out"
+            )
+        return cls(tokenizer)
+
+    def documents(self, documents: Sequence[Document], protocol: str) -> list[Document]:
+        """Documents as a protocol reads them: words where it is on tokenised text, else what they join to."""
+        splitter, tokenised = self.tokenizer.words, reads_words(protocol)
+
+        def text(sentence: str) -> str:
+            words = splitter.split(clean(sentence))
+            return " ".join(words) if tokenised else splitter.join(words, as_written=False)
+
+        return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
+
+    def signed(self, score: Score) -> Score:
+        """A score of such documents, whose signature tells what they are."""
+        truecased = ["truecased"] if self.tokenizer.words.truecase else []
+        form = "-".join([*truecased, "tokenised" if reads_words(score.protocol) else "joined"])
+        digest = self.tokenizer.fingerprint[:8]
+        return replace(score, signature=f"{score.signature}|words:{form}-{digest}")
+
+
+def reads_words(protocol: str) -> bool:
+    """Whether a protocol takes words as spaces separate them, so that text has to be tokenised before."""
+    return find_protocol(protocol).tokenize == "none"
+
+
+def measure_words(
+    words: Words | None,
+    systems: Mapping[str, Sequence[Document]],
+    references: Sequence[Sequence[Document]],
+    protocols: Sequence[str],
+    target_language: str | None,
+) -> dict[str, list[Measurement]]:
+    """As `measure`, on the words of a tokenizer, which signatures tell; None: on the texts as they are."""
+    if words is None:
+        return measure(systems, references, protocols, target_language=target_language)
+    measured: dict[str, list[Measurement]] = {name: [] for name in systems}
+    for protocol in protocols:
+        own = {name: words.documents(documents, protocol) for name, documents in systems.items()}
+        right = [words.documents(documents, protocol) for documents in references]
+        found = measure(own, right, [protocol], target_language=target_language)
+        for name, [each] in found.items():
+            measured[name].append(replace(each, score=words.signed(each.score)))
+    return measured
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """Shares of commas and full stops after a space: of a reference, and of systems unlike it."""
+
+    references: float
+    systems: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """What it means for scores."""
+        shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
+        return (
+            "One side seems to be tokenised and the other not, which makes scores too low, above all "
+            "under protocols on tokenised text: there is a space before "
+            f"{self.references:.0%} of the commas and full stops of the reference, and of {shares}. "
+            "--words DATA measures both in the words of a tokenizer."
+        )
+
+
+def unlike_spacing(
+    systems: Mapping[str, Sequence[Document]], references: Sequence[Sequence[Document]]
+) -> Spacing | None:
+    """Systems that are tokenised where a reference is not, or the other way round; None: no system."""
+    shares = {name: _apart(documents) for name, documents in systems.items()}
+    for reference in references:
+        if (right := _apart(reference)) is None:
+            continue
+        far = {n: share for n, share in shares.items() if share is not None and abs(share - right) > FAR}
+        if far:
+            return Spacing(right, far)
+    return None
+
+
+def _apart(documents: Iterable[Document]) -> float | None:
+    """The share of commas and full stops with a space before them; None of too few."""
+    marks = [
+        mark.group(1) for d in documents for sentence in d.sentences for mark in _MARK.finditer(sentence)
+    ]
+    return sum(map(bool, marks)) / len(marks) if len(marks) >= MIN_MARKS else None

@@ -1,0 +1,280 @@
+"""The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.languages import Languages, check_pair, check_sides
+from cotext.data.prepared import TRAIN, store_exists
+from cotext.data.suite_files import read_suite
+from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
+from cotext.evaluation.metrics.tokenised import Words
+from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
+from cotext.evaluation.studies.compare.measured import (
+    EvaluationSet,
+    MeasurementSettings,
+    ProgressFactory,
+    measure_run,
+)
+from cotext.evaluation.studies.compare.others import check_others, is_other, languages_of_other, measure_other
+from cotext.evaluation.studies.compare.paragraphs import (
+    is_of_paragraphs,
+    notes_on_instructions,
+    split_test_set,
+)
+from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
+from cotext.files.table import require_page_name
+from cotext.language_models.config import is_endpoint
+from cotext.models.engine_folder import config_of
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import writing
+from cotext.translation.translate_file import check_output
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """The inputs and settings of a comparison; empty tuples: the defaults.
+
+    `runs`: folders of runs or engines, or with a run for each of several seeds; descriptions of endpoints;
+    files with translations of the test set. `words`: a run or data folder in whose words texts are scored.
+    """
+
+    runs: tuple[Path, ...]
+    data: Path | None = None
+    source: Path | None = None
+    reference: Path | None = None
+    suites: tuple[Path, ...] = ()
+    protocols: tuple[str, ...] = ()
+    words: Path | None = None
+    target_language: str | None = None
+    samples: int = 10_000
+    use: bool = True
+    attention: bool = True
+    controls: bool = True
+    format: str | None = None
+    device: str | None = None
+    decode: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFiles:
+    """Files to write; None: none of the kind."""
+
+    page: Path
+    csv: Path | None = None
+    latex: Path | None = None
+
+    @property
+    def sentences(self) -> Path:
+        """Where a test set goes that is split into sentences."""
+        return self.page.with_suffix(".test.jsonl")
+
+    @property
+    def all(self) -> list[Path]:
+        """The paths that are written."""
+        return [path for path in (self.page, self.csv, self.latex) if path is not None]
+
+
+def compare_folders(
+    request: ComparisonRequest, outputs: ComparisonFiles, new_progress: ProgressFactory
+) -> RunComparison:
+    """Measure all runs and write the files; what a run folder holds already is not measured again.
+
+    Raises:
+        CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
+            languages, seeds that are missing, unfinished or unlike;
+            all that can be known beforehand is checked before any work is done.
+    """
+    protocols = request.protocols or DEFAULT_PROTOCOLS
+    for protocol in protocols:
+        find_protocol(protocol)
+    drawing = Resampling(samples=request.samples)
+    folders = find_systems(request.runs)
+    test = _test_set(request)
+    suites = _suites(request)
+    if test is None and not suites:
+        raise CotextError(
+            "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
+        )
+    words = _words(request, test)
+    of_paragraphs = test is not None and is_of_paragraphs(test)
+    runs = [path for each in folders for path in each.runs]
+    check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
+    inputs = [*suites, *(path for path in runs if path.is_file())]
+    inputs += [test.source, test.reference] if test else []
+    _check_outputs([*outputs.all, *([outputs.sentences] if of_paragraphs else [])], inputs)
+    pair = _check_languages(folders, test, suites)
+    with writing(*outputs.all):
+        notes: list[str] = []
+        if test is not None and of_paragraphs:
+            notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
+            test, note = split_test_set(test, pair, outputs.sentences)
+            notes.append(note)
+        decode = request.decode or {}
+        settings = MeasurementSettings(
+            test, suites, decode, request.device, request.use, request.attention, controls=request.controls
+        )
+        measured = [_measure(each, settings, new_progress) for each in folders]
+        found = compare_runs(
+            measured,
+            test,
+            {suite.name: suite for suite in suites.values()},
+            protocols=protocols,
+            target_language=request.target_language or measured[0].languages.target or None,
+            words=words,
+            resampling=drawing,
+        )
+        found = replace(found, notes=(*found.notes, *notes))
+        _write(found, outputs)
+        return found
+
+
+def _words(request: ComparisonRequest, test: EvaluationSet | None) -> Words | None:
+    """The words that the test set is scored in, if not its texts as they are."""
+    if test is None and request.words is not None:
+        raise CotextError(
+            f"--words {request.words}: there is no test set to score; add --source and --reference, or leave "
+            "it out"
+        )
+    return Words.of(request.words)
+
+
+def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    require_page_name(outputs[0])
+    for path in outputs:
+        check_output(path, inputs)
+    if len({path.absolute() for path in outputs}) < len(outputs):
+        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; name each once")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFolders:
+    """A system that was asked for, and its runs; `seeds` is empty where it is a run by itself."""
+
+    title: str
+    path: Path
+    runs: tuple[Path, ...]
+    seeds: tuple[int, ...] = ()
+
+
+def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
+    """The runs of each system that is asked for.
+
+    Raises:
+        CotextError: as `name_runs` and `run_folders`, or a run that is given beside its own folder of seeds.
+    """
+    found = []
+    for title, path in zip(name_runs(paths), paths, strict=True):
+        seeds = run_folders(path)
+        found.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
+    name_runs([run for each in found for run in each.runs])
+    return found
+
+
+def _measure(
+    folders: SystemFolders, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredSystem:
+    runs = []
+    for number, run in enumerate(folders.runs):
+        title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
+        # One map is shown of a system.
+        chosen = replace(settings, attention=settings.attention and number == 0)
+        measure = measure_other if is_other(run) else measure_run
+        runs.append(measure(run, title, chosen, new_progress))
+    return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
+
+
+def _check_languages(
+    systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+) -> Languages:
+    """The languages of all, as far as they tell; refuses runs, suites and files of unlike ones."""
+    known, whose = Languages(), ""
+    for run in (run for each in systems for run in each.runs):
+        pair = languages_of_other(run) if is_other(run) else Languages.parse(config_of(run).languages)
+        check_pair(known, pair, f"{run}", whose)
+        if test is not None:
+            check_sides(pair, test.source, test.reference, f"{run} translates")
+        if str(pair) and not str(known):
+            known, whose = pair, f"{run} translates"
+    for path, suite in suites.items():
+        check_pair(known, suite.languages, f"{path}", whose)
+    return known
+
+
+def name_runs(runs: Sequence[Path]) -> list[str]:
+    """Name runs by the names of their folders, or by their paths where two folders have the same name.
+
+    Raises CotextError where a run is given twice.
+    """
+    resolved = [run.resolve() for run in runs]
+    for index, run in enumerate(resolved):
+        if run in resolved[:index]:
+            raise CotextError(f"{runs[index]}: is given twice; a run compared with itself tells nothing")
+    plain = [run.name for run in resolved]
+    return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
+
+
+def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
+    if request.source is not None or request.reference is not None:
+        if request.source is None or request.reference is None:
+            raise CotextError("--source and --reference belong together: give both (or the same file twice)")
+        for path in (request.source, request.reference):
+            if not path.is_file():
+                raise CotextError(f"{path}: no such file")
+        return EvaluationSet(request.source, request.reference, request.format)
+    if request.data is None:
+        return None
+    path = request.data / "test.jsonl"
+    if path.is_file():
+        return EvaluationSet(path, path, "jsonl")
+    if not store_exists(request.data / TRAIN):
+        raise CotextError(
+            f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
+        )
+    if request.suites or _suite_files(request.data):
+        return None
+    raise CotextError(
+        f"{request.data}: holds no test set; give --source and --reference, or prepare it with --test-source "
+        "and --test-target"
+    )
+
+
+def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
+    paths = list(request.suites)
+    if not paths and request.data is not None:
+        paths = _suite_files(request.data)
+    found = {path: read_suite(path) for path in paths}
+    names: dict[str, Path] = {}
+    for path, suite in found.items():
+        if suite.name in names:
+            raise CotextError(
+                f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
+            )
+        names[suite.name] = path
+    if len(found) < len(paths):
+        raise CotextError("a suite is given twice; give each once")
+    return found
+
+
+def _suite_files(data: Path) -> list[Path]:
+    return sorted((data / "contrastive").glob("*.json"))
+
+
+def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
+    from cotext.evaluation.studies.compare.figures import as_csv
+    from cotext.evaluation.studies.compare.page import render_comparison
+    from cotext.evaluation.studies.compare.tables import as_latex
+
+    contents = [
+        (outputs.page, render_comparison),
+        (outputs.csv, as_csv),
+        (outputs.latex, as_latex),
+    ]
+    for path, render in contents:
+        if path is not None:
+            with replacing(path) as temporary:
+                temporary.write_text(render(found), encoding="utf-8")

@@ -1,0 +1,372 @@
+"""Measurements of one run: translations, contrastive decisions and CXMI, kept in the run folder.
+
+    RUN/compared/<test set>-<model and decoding>.<format>    translations
+    RUN/compared/<test set>-<model and decoding>.use.json    what context adds to the reference's probability
+    RUN/compared/<suite>-<model>.json                        decisions and controls, in the form of
+                                                             `cotext contrastive --controls --out`
+
+Names hold digests of all that the content depends on; what is there is not made again, and an interrupted
+translation goes on.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
+from cotext.data.formats.docids import find_side_file
+from cotext.data.languages import Languages
+from cotext.data.suite_documents import documents_of
+from cotext.evaluation.studies.attention.attention_of_document import DocumentAttention, document_attention
+from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
+from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, CorpusUse, measure_corpus
+from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
+from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
+from cotext.evaluation.studies.metrics_file import read_metrics
+from cotext.models.run_folder import noted_data
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.locks import working_in
+from cotext.runtime.version import __version__
+from cotext.training.warm_start import read_account
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.translate_file import translate_file
+
+FOLDER: Final = "compared"
+# Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
+MAP_SENTENCES: Final = range(4, 13)
+CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
+# Of decoding, what scores depend on.
+CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
+SCORING_SETTINGS: Final = ("max_source_tokens", *CHANGING_SCORES)
+_DIGITS = 12  # of a digest: 48 bits
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSet:
+    """The test set of a comparison; both sides may be in one file."""
+
+    source: Path
+    reference: Path
+    format: str | None
+
+    @property
+    def digest(self) -> str:
+        """Digest of the content of the files, with those that hold their document ids."""
+        paths = [self.source, self.reference]
+        sides = [find_side_file(path) for path in paths if self.kind == "docids"]
+        parts = [checksum(path) for path in (*paths, *(side for side in sides if side is not None))]
+        return _digest(self.kind, *parts)
+
+    @property
+    def kind(self) -> str:
+        """The format of the source."""
+        return self.format or detect_format(self.source)
+
+    def documents(self) -> list[ParallelDocument]:
+        """Source and reference, side by side."""
+        second = second_file(self.source, self.reference)
+        return list(read_parallel(self.source, second, self.format))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCxmi:
+    """CXMI of a document for one kind of context: sum in nats, and tokens."""
+
+    nats: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCxmi:
+    """CXMI of a test set, by kind of context and document; sentences without context take no part."""
+
+    signature: str
+    documents: Mapping[str, tuple[DocumentCxmi, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
+
+    A system whose model is not at hand has 0 parameters; `given`: a file of translations, and no more.
+    `engine` is the name of the engine that runs it, if one does.
+    `curve` has updates and the loss of current sentences on the development set, `context_curve` that of the
+    context sentences of their windows, where they have any in the target. `first_loss` is the development
+    loss before the first update, and that of the run which training started from, on the same sentences one
+    by one. `is_start`: no checkpoint was better than the start, which the final model is.
+    """
+
+    path: Path
+    title: str
+    recipe: MatchedRecipe
+    languages: Languages
+    window: ContextWindow
+    parameters: int
+    updates: int
+    curve: tuple[tuple[int, float], ...]
+    signature: str
+    engine: str
+    data: str
+    hypothesis: Path | None
+    decisions: Mapping[str, Decisions]
+    use: CorpusCxmi | None
+    attention: DocumentAttention | None
+    given: bool = False
+    context_curve: tuple[tuple[int, float], ...] = ()
+    first_loss: tuple[float, float] | None = None
+    is_start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementSettings:
+    """The measurements to make of every run."""
+
+    test: EvaluationSet | None
+    suites: Mapping[Path, ContrastiveSuite]
+    decode: Mapping[str, Any]
+    device: str | None
+    use: bool
+    attention: bool
+    controls: bool = True
+
+
+# From the name and total of a task, a function that adds to its progress.
+ProgressFactory = Callable[[str, int], Callable[[int], None]]
+
+
+def measure_run(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
+    """Measure what has not been measured of a run yet.
+
+    Raises:
+        CotextError: no such run, a damaged model, a run folder that cannot be written to, a test set with a
+            sentence over the limit, another process that measures the run.
+    """
+    with working_in(_folder(path)):
+        return _measure(path, title, settings, new_progress)
+
+
+def _measure(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
+    opened = open_run(path, settings.device, dict(settings.decode))
+    translator, loaded = opened.translator, opened.loaded
+    window = context_window_of(translator)
+    weights = checksum(opened.weights)
+    made_by = _digest(opened.signature, weights)
+    hypothesis, use, attention = None, None, None
+    if settings.test is not None:
+        name = f"{settings.test.digest}-{made_by}"
+        out = f"{name}{settings.test.source.suffix}"
+        hypothesis = _translate(opened, out, settings.test, new_progress, title)
+        documents = settings.test.documents() if window.has_context else []
+        measurable = translator.plan.kind.token_nll is not None
+        if settings.use and measurable and any(len(d) > 1 for d in documents):
+            scorer = opened.for_scoring()
+            use = _use(scorer, f"{name}.use.json", settings.test, documents, new_progress, title)
+        if settings.attention and documents and not loaded.engine:
+            attention = _attention(opened, documents, hypothesis, settings.test)
+    metrics = read_metrics(path)
+    return MeasuredRun(
+        path=path,
+        title=title,
+        recipe=recipe_of(loaded.config),
+        languages=loaded.languages,
+        window=window,
+        parameters=loaded.parameters,
+        updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
+        curve=_curve(metrics, "nll_current"),
+        context_curve=_curve(metrics, "nll_context"),
+        first_loss=_first_loss(path),
+        is_start=bool(loaded.config.train.init) and loaded.updates == [0],
+        signature=opened.signature,
+        engine=loaded.engine,
+        data=_data(path),
+        hypothesis=hypothesis,
+        decisions=_decide(opened, weights, window, settings, new_progress, title),
+        use=use,
+        attention=attention,
+    )
+
+
+def _first_loss(run: Path) -> tuple[float, float] | None:
+    """`StartLoss.instances_here` and `sentences_there` as training noted them."""
+    with suppress(CotextError, KeyError, TypeError, ValueError):
+        noted = read_account(run / "init.json")["loss"]
+        return float(noted["instances_here"]), float(noted["sentences_there"])
+    return None
+
+
+def _curve(metrics: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
+    """A figure of all validations that have it, with their updates."""
+    return tuple(
+        (int(entry["update"]), float(entry[name]))
+        for entry in metrics
+        if entry["kind"] == "validation" and name in entry
+    )
+
+
+def _translate(
+    opened: OpenedRun, name: str, test: EvaluationSet, new_progress: ProgressFactory, title: str
+) -> Path:
+    out = _folder(opened.folder) / name
+    if not out.exists():
+        task = TaskProgress(f"translating, {title}", new_progress)
+        translate_file(
+            opened,
+            test.source,
+            out,
+            format=test.format,
+            on_start=task.start,
+            on_sentences=task.advance,
+        )
+    return out
+
+
+def _use(
+    opened: OpenedRun,
+    name: str,
+    test: EvaluationSet,
+    documents: Sequence[ParallelDocument],
+    new_progress: ProgressFactory,
+    title: str,
+) -> CorpusCxmi:
+    path = _folder(opened.folder) / name
+    if not path.exists():
+        task = TaskProgress(f"scoring with and without context, {title}", new_progress)
+        # Another document's sentences are drawn from several.
+        conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
+        found = measure_corpus(
+            opened,
+            test.source,
+            test.reference,
+            CorpusQuestion(conditions),
+            format=test.format,
+            on_start=task.start,
+            on_sentences=task.advance,
+        )
+        content = {"signature": found.signature, "documents": document_sums(found, conditions)}
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content), encoding="utf-8")
+    kept = _read_json(path)
+    return CorpusCxmi(
+        kept["signature"],
+        {
+            condition: tuple(DocumentCxmi(float(nats), int(tokens)) for nats, tokens in by_document.values())
+            for condition, by_document in kept["documents"].items()
+        },
+    )
+
+
+def document_sums(found: CorpusUse, conditions: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """By condition and document, the CXMI of its sentences with context, and how many tokens they have."""
+    sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
+    for sentence in found.sentences:
+        if sentence.context:
+            for condition, by_document in sums.items():
+                entry = by_document.setdefault(sentence.document, [0.0, 0])
+                entry[0] += sentence.cxmi(condition)
+                entry[1] += len(sentence.token_cxmi())
+    return sums
+
+
+def _attention(
+    opened: OpenedRun,
+    documents: Sequence[ParallelDocument],
+    hypothesis: Path,
+    test: EvaluationSet,
+) -> DocumentAttention:
+    """Of the first document with a good number of sentences, or of the first; in its own translation."""
+    index = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
+    translated = next(
+        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
+    )
+    document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
+    return document_attention(opened.translator, document, opened.signature, own=True)
+
+
+def _decide(
+    run: OpenedRun,
+    weights: str,
+    window: ContextWindow,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
+    title: str,
+) -> dict[str, Decisions]:
+    found: dict[str, Decisions] = {}
+    for path, suite in settings.suites.items():
+        # Of the settings, those of what scoring takes; those that change scores are part of the name.
+        chosen = {key: settings.decode[key] for key in SCORING_SETTINGS if key in settings.decode}
+        changes = [f"{key}={chosen[key]}" for key in CHANGING_SCORES if key in chosen]
+        name = _digest(weights, __version__, *changes)
+        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{name}.json"
+        controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
+        if kept.exists():
+            found[suite.name] = read_decisions(kept)[suite.name]
+            if found[suite.name].readings is not None or not controls:
+                continue
+        opened = run.with_decode({**chosen, "first_pass": ""})
+        advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
+        report = run_suite(
+            opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance
+        )
+        with replacing(kept) as temporary:
+            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
+            temporary.write_text(content, encoding="utf-8")
+        found[suite.name] = read_decisions(kept)[suite.name]
+    return found
+
+
+class TaskProgress:
+    """Progress of a task whose total is known once it begins."""
+
+    def __init__(self, what: str, new_progress: ProgressFactory) -> None:
+        self._what = what
+        self._watch = new_progress
+        self._advance: Callable[[int], None] | None = None
+
+    def start(self, total: int) -> None:
+        """The total is known."""
+        self._advance = self._watch(self._what, total)
+
+    def advance(self, count: int) -> None:
+        """So many more are done."""
+        assert self._advance is not None
+        self._advance(count)
+
+
+def _folder(run: Path) -> Path:
+    folder = run / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CotextError(
+            f"{folder}: cannot be made ({error.strerror or error}); what is measured of a run is kept there"
+        ) from None
+    return folder
+
+
+def _data(run: Path) -> str:
+    """Which data the run notes that it was trained on: the digest of what it says of them, or nothing."""
+    noted = noted_data(run)
+    return _digest(json.dumps(noted["checksums"], sort_keys=True)) if noted else ""
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CotextError(f"{path}: damaged ({error}); delete it, and it is made again") from None
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,194 @@
+"""The page of `cotext context`: one HTML file that needs nothing else, light and dark, without scripts.
+
+Shades tell how much a word gains (or loses) by context; figures stand beside strong ones, so that nothing is
+told by colour alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from html import escape
+
+from cotext.evaluation.studies.context.context_of_document import (
+    ContextInfluence,
+    ContextTranslations,
+    DocumentContextUse,
+    SentenceContextUse,
+    WordChange,
+)
+from cotext.runtime.html import facts, table, whole_page
+from cotext.runtime.version import __version__
+
+STRONG_NATS = 0.5  # from here on a figure stands beside the word
+FAINT_NATS = 0.1  # below it nothing is shaded
+FULL_SHADE_NATS = 3.0  # no darker shade above it
+MOST_OPAQUE_PERCENT = 55  # so that the text stays legible
+MOST_COLUMNS = 24  # of the map from sentence to sentence
+SHOWN = 1  # context sentences that are not folded away
+
+LEAD = """
+Each context sentence of this document was removed in turn, from source and target, and every word of the
+translation was scored again. A word is shaded where that changed its log-probability.
+"""
+
+
+def render_page(report: DocumentContextUse) -> str:
+    """The page."""
+    sources = {sentence.number: sentence.source for sentence in report.sentences}
+    body = [
+        f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",
+        _legend(),
+        "<h2>At a glance</h2>",
+        _table(report),
+        _map(report),
+        "<h2>Sentence by sentence</h2>",
+        *(_article(sentence, sources) for sentence in report.sentences),
+        "<h2>How these figures came about</h2>",
+        _facts(report),
+    ]
+    return whole_page(f"Cotext: use of context in {report.document}", body)
+
+
+def _legend() -> str:
+    up, down = (_word(WordChange(text, nats)) for text, nats in (("likelier", 2.0), ("less likely", -2.0)))
+    return (
+        f"<p>{up} with the context sentence than without it; {down} with it. Numbers are nats (natural "
+        f"logarithm), given for changes of {STRONG_NATS:g} or more; +0.69 doubles a probability. CXMI is "
+        "log p of a sentence in its context minus log p of the sentence alone. Where two translations "
+        "differ, the words that differ are marked and in brackets.</p>"
+    )
+
+
+def _table(report: DocumentContextUse) -> str:
+    rows = []
+    for each in report.sentences:
+        cells = ["", "", '<span class="soft">has no context</span>']
+        if each.influences and each.influences[0].change < FAINT_NATS:
+            cells[2] = '<span class="soft">no context sentence changes it</span>'
+        elif each.influences:
+            most = each.influences[0]
+            number = f'<a href="#s{most.number}">{most.number}</a>'
+            cells = [number, _nats(most.nats), _word(most.strongest, always=True)]
+        cxmi = _nats(each.cxmi) if each.influences else ""
+        rows.append((f'<a href="#s{each.number}">{each.number}</a>', cxmi, *cells))
+    caption = (
+        "For every sentence: its CXMI, the context sentence whose removal changes it most, how many nats "
+        "that one adds to it, and the word that changes most."
+    )
+    return table(caption, ("sentence", "CXMI", "context sentence", "nats", "word"), rows, left=0)
+
+
+def _map(report: DocumentContextUse) -> str:
+    """The change of every sentence by every other, where that fits on a screen."""
+    if len(report.sentences) > MOST_COLUMNS or not any(s.influences for s in report.sentences):
+        return ""
+    numbers = [s.number for s in report.sentences]
+    head = "".join(f'<th scope="col">{n}</th>' for n in numbers)
+    rows = []
+    for sentence in report.sentences:
+        by = {each.number: each for each in sentence.influences}
+        cells = "".join(
+            f'<td class="w up" style="{_shade(by[n].change)}">{by[n].change:.1f}</td>'
+            if n in by
+            else f'<td class="soft">{"–" if n == sentence.number else ""}</td>'
+            for n in numbers
+        )
+        rows.append(f'<tr><th scope="row">{sentence.number}</th>{cells}</tr>')
+    return (
+        "<h2>Change by context sentence</h2>\n"
+        '<p class="soft">How much a sentence (row) changes when a context sentence (column) is removed: the '
+        "sum of the absolute changes of its tokens, in nats. Empty: that sentence is outside its context "
+        "window.</p>\n"
+        f'<div class="wide"><table class="map"><thead><tr><td></td>{head}</tr></thead>\n'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _article(sentence: SentenceContextUse, sources: Mapping[int, str]) -> str:
+    parts = [
+        ("source", escape(sentence.source)),
+        (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
+    ]
+    parts += [_influence(each, sources) for each in sentence.influences[:SHOWN]]
+    lines = _lines(parts)
+    folded = sentence.influences[SHOWN:]
+    if folded:
+        lines += (
+            f"<details><summary>{len(folded)} more context sentence{'s' if len(folded) > 1 else ''}</summary>"
+            f"{_lines([_influence(each, sources) for each in folded])}</details>"
+        )
+    if sentence.translated is not None:
+        lines += _lines(_translations(sentence.translated, sentence.influences[0].number))
+    return f'<article id="s{sentence.number}"><h3>Sentence {sentence.number}</h3>\n{lines}</article>'
+
+
+def _influence(each: ContextInfluence, sources: Mapping[int, str]) -> tuple[str, str]:
+    source = f'<span class="soft from">{each.number}: {escape(sources[each.number])}</span>'
+    return f"by sentence {each.number}, {_nats(each.nats)}", f"{_words(each.words)} {source}"
+
+
+def _translations(found: ContextTranslations, most: int) -> list[tuple[str, str]]:
+    """The run's own translations, of which only those that differ are written out."""
+    parts = [("own translation", escape(found.in_context))]
+    for what, text in ((f"without {most}", found.without_most), ("without context", found.alone)):
+        same = text == found.in_context
+        shown = '<span class="soft">the same</span>' if same else _marked(text, found.in_context)
+        parts.append((what, shown))
+    return parts
+
+
+def _lines(parts: Sequence[tuple[str, str]]) -> str:
+    items = (f'<dt>{escape(what)}</dt><dd class="words">{text}</dd>' for what, text in parts)
+    return f"<dl>{''.join(items)}</dl>"
+
+
+def _words(words: Sequence[WordChange]) -> str:
+    # The end of a sentence is of interest only where something happens to it.
+    shown = [w for i, w in enumerate(words) if i + 1 < len(words) or abs(w.nats) >= STRONG_NATS]
+    return " ".join(_word(word) for word in shown)
+
+
+def _word(word: WordChange, always: bool = False) -> str:
+    if abs(word.nats) < FAINT_NATS and not always:
+        return escape(word.text)
+    strong = abs(word.nats) >= STRONG_NATS
+    figure = f"<small>{_nats(word.nats, 1)}</small>" if strong or always else ""
+    kind = f"w {'up' if word.nats >= 0 else 'down'}{' strong' if strong else ''}"
+    return f'<span class="{kind}" style="{_shade(word.nats)}">{escape(word.text)}{figure}</span>'
+
+
+def _nats(value: float, digits: int = 2) -> str:
+    """With its sign, a real minus."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _shade(nats: float) -> str:
+    share = min(1.0, abs(nats) / FULL_SHADE_NATS)
+    return f"--shade:{round(MOST_OPAQUE_PERCENT * share)}%"
+
+
+def _marked(text: str, beside: str) -> str:
+    pairs = differing(text, beside)
+    if not any(marked for _, marked in pairs):
+        return f'{escape(text)} <span class="soft">(words are missing)</span>'
+    return " ".join(f"<mark>[{escape(w)}]</mark>" if marked else escape(w) for w, marked in pairs)
+
+
+def _facts(report: DocumentContextUse) -> str:
+    target = "the run's own translation" if report.translated_by_run else "a given translation"
+    return facts(
+        [
+            ("document", escape(report.document)),
+            ("words that are scored", target),
+            ("model and decoding", f"<code>{escape(report.signature)}</code>"),
+            ("Cotext", __version__),
+        ]
+    )
+
+
+def differing(text: str, beside: str) -> list[tuple[str, bool]]:
+    """The words of a text, and whether each differs from the text beside it."""
+    words, others = text.split(), beside.split()
+    kept = [False] * len(words)
+    for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
+        kept[block.a : block.a + block.size] = [True] * block.size
+    return [(word, not same) for word, same in zip(words, kept, strict=True)]

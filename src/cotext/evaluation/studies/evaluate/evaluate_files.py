@@ -1,0 +1,331 @@
+"""Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cotext.data.languages import language_code, language_of_name, primary_language
+from cotext.data.splitting import Splitter, Splitting
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
+from cotext.evaluation.metrics.bleu import (
+    DEFAULT_PROTOCOLS,
+    Measurement,
+    Score,
+    find_protocol,
+    render_scores,
+)
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
+from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
+from cotext.evaluation.metrics.length_buckets import by_length
+from cotext.evaluation.metrics.paragraphs import Texts, split_paragraphs
+from cotext.evaluation.metrics.realign import (
+    AlignmentReport,
+    AlignmentReports,
+    Realigned,
+    realign_systems,
+    signed,
+)
+from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
+from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
+from cotext.evaluation.statistics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_p, render_rows
+from cotext.runtime.version import __version__
+
+
+class Beside(Protocol):
+    """Figures beside the scores of systems, as text and for a JSON file."""
+
+    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+    def render(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores of systems by their names; paired tests by protocol, none if they were not asked for.
+
+    `beside` has further figures under the names that they have in a JSON file.
+    """
+
+    hypotheses: dict[str, Path]
+    references: tuple[Path, ...]
+    scores: dict[str, list[Score]]
+    paired: dict[str, PairedTest]
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-evaluation",
+            "version": 1,
+            "cotext": __version__,
+            "references": [str(path) for path in self.references],
+            "systems": {
+                name: {
+                    "hypothesis": str(self.hypotheses[name]),
+                    "scores": {score.protocol: score.as_dict() for score in scores},
+                }
+                for name, scores in self.scores.items()
+            },
+            "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
+            **{name: figures.as_dict() for name, figures in self.beside.items()},
+        }
+
+    def render(self) -> str:
+        """Plain text: one system with a line a score, several as a table; then the tests."""
+        if len(self.scores) == 1:
+            (only,) = self.scores.values()
+            blocks = [render_scores(only)]
+        else:
+            blocks = [self._table()]
+        if self.paired:
+            blocks.append(self.render_tests())
+        blocks += [figures.render() for figures in self.beside.values()]
+        return "\n\n".join(blocks)
+
+    def _table(self) -> str:
+        first, *_ = self.scores.values()
+        width = max(map(len, self.scores))
+        columns = [max(len(score.title), 7) for score in first]
+        titles = "  ".join(f"{score.title:>{w}}" for score, w in zip(first, columns, strict=True))
+        lines = [f"{'':{width}}  {titles}"]
+        for name, scores in self.scores.items():
+            values = "  ".join(f"{s.value:{w}.2f}" for s, w in zip(scores, columns, strict=True))
+            empty = f"  {scores[0].empty_hypotheses} empty" if scores[0].empty_hypotheses else ""
+            lines.append(f"{name:{width}}  {values}{empty}")
+        lines.append(f"{first[0].documents} documents, {first[0].sentences} sentences")
+        return "\n".join([*lines, "", *self._signatures()])
+
+    def _signatures(self) -> Iterator[str]:
+        """One for each score; where it counts something of the system, one for each system."""
+        first, *_ = self.scores.values()
+        width = max(len(score.title) for score in first)
+        for index, score in enumerate(first):
+            signatures = {name: scores[index].signature for name, scores in self.scores.items()}
+            if len(set(signatures.values())) == 1:
+                yield f"{score.title:{width}}  {score.signature}"
+            else:
+                yield from (f"{score.title:{width}}  {name}  {own}" for name, own in signatures.items())
+
+    def render_tests(self) -> str:
+        """The differences of systems under every score, as a table."""
+        titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
+        rows = [("", "", "difference", "95 % interval", "p", "corrected")]
+        for protocol, test in self.paired.items():
+            for each in test.comparisons:
+                low, high = each.interval_95
+                rows.append(
+                    (
+                        titles[protocol],
+                        f"{each.system} - {each.baseline}",
+                        f"{each.difference:+.2f}",
+                        f"[{low:+.2f}, {high:+.2f}]",
+                        render_p(each.p),
+                        render_p(each.p_corrected),
+                    )
+                )
+        signatures = dict.fromkeys(test.signature for test in self.paired.values())
+        return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
+
+    def _too_few(self) -> Iterator[str]:
+        """Messages for tests in which no outcome could be significant."""
+        for protocol, test in self.paired.items():
+            # Drawing with replacement knows no such bound.
+            randomised = test.signature.startswith("test:randomisation|")
+            if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
+                yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
+
+
+def evaluate_files(
+    hypotheses: Sequence[Path],
+    references: Sequence[Path],
+    source: Path | None = None,
+    *,
+    protocols: Sequence[str] | None = None,
+    target_language: str | None = None,
+    format: str | None = None,
+    paragraphs: Splitting | None = None,
+    discourse: Path | None = None,
+    entities: Path | None = None,
+    words: Path | None = None,
+    comet: Comet | None = None,
+    on_comet: Progress | None = None,
+    resampling: Resampling | None = None,
+    baseline: str | None = None,
+    realign: Realigned | None = None,
+) -> Evaluation:
+    """Score files of translations against reference files, and compare them if `resampling` says how.
+
+    Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
+    folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
+    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of
+    several sentences are split for what is measured by sentences, where all sides have equally many; other
+    scores are of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at
+    those of the references. `discourse` is a file of marks in the (first) reference, see `read_marks`,
+    `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
+    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
+    `name_systems`) that all others are compared with, else all pairs are.
+
+    Raises:
+        CotextError: files that do not correspond document by document and sentence by sentence.
+    """
+    if comet is not None and source is None:
+        raise CotextError("COMET reads the source too; give it by --source")
+    if paragraphs is not None:
+        _check_paragraphs(discourse, realign)
+    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
+    named = _checked(hypotheses, chosen, resampling, baseline)
+    marks = None if discourse is None else read_marks(discourse)
+    whole, alignment = _read(named, references, source, format, target_language, realign)
+    units, beside, by = whole, _spacing(words, whole), ""
+    if paragraphs is not None:
+        splitters = _splitters(paragraphs, target_language, references[0], source)
+        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
+    measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
+    if discourse is not None and marks is not None:
+        measured = _with(measured, _measure_marks(discourse, marks, whole))
+    if entities is not None:
+        more, beside["entities"] = _measure_listed(entities, whole, target_language)
+        measured = _with(measured, more)
+    if comet is not None:
+        more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
+        beside |= by_length(more, comet, units.source)
+        measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
+    if alignment:
+        measured, beside["realign"] = _signed(measured, alignment)
+    scores = {name: [each.score for each in found] for name, found in measured.items()}
+    tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
+    return Evaluation(named, tuple(references), scores, tests, beside)
+
+
+def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
+    """What is told of sides of which one is tokenised and the other is not, if nothing makes them alike."""
+    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
+    return {} if found is None else {"spacing": found}
+
+
+def _checked(
+    hypotheses: Sequence[Path], protocols: Sequence[str], resampling: Resampling | None, baseline: str | None
+) -> dict[str, Path]:
+    """The systems by name; CotextError, before any work, for unknown protocols and a missing baseline."""
+    for protocol in protocols:
+        find_protocol(protocol)
+    named = name_systems(hypotheses)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)
+    return named
+
+
+def _check_paragraphs(discourse: Path | None, realign: Realigned | None) -> None:
+    """What lines that hold several sentences cannot be measured with."""
+    if discourse is not None:
+        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+    if realign is not None:
+        raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
+
+
+def _read(
+    named: Mapping[str, Path],
+    references: Sequence[Path],
+    source: Path | None,
+    format: str | None,
+    target_language: str | None,
+    realign: Realigned | None,
+) -> tuple[Texts, dict[str, AlignmentReport]]:
+    """The texts, and by system how they were realigned, if that is asked for."""
+    read = read_aligned(named, references, source, format, target_language, same_sentences=realign is None)
+    texts = Texts(*read)
+    if realign is None:
+        return texts, {}
+    systems, reports = realign_systems(texts.systems, texts.references, target_language, realign)
+    return replace(texts, systems=systems), reports
+
+
+def _signed(
+    measured: Mapping[str, list[Measurement]], alignment: dict[str, AlignmentReport]
+) -> tuple[dict[str, list[Measurement]], AlignmentReports]:
+    """The measurements of realigned systems, signed as such where it matters, and what is told of them."""
+    found = {
+        name: [signed(each, alignment[name].signature) for each in every] for name, every in measured.items()
+    }
+    signatures = [each.score.signature for every in found.values() for each in every]
+    return found, AlignmentReports(alignment, all("|unit:document|" in each for each in signatures))
+
+
+def _with(
+    measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
+) -> dict[str, list[Measurement]]:
+    """The measurements of systems, with more of each."""
+    return {name: [*found, *more[name]] for name, found in measured.items()}
+
+
+def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
+    try:
+        return measure_discourse(marks, texts.systems, texts.references[0])
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
+def _measure_listed(
+    path: Path, whole: Texts, target_language: str | None
+) -> tuple[dict[str, list[Measurement]], EntityTypes]:
+    language = target_language and primary_language(language_code(target_language, "--target-language"))
+    entities = read_entities(path, language)
+    try:
+        return measure_entities(entities, whole.systems, whole.references[0], language)
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
+def _splitters(
+    splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
+) -> tuple[Splitter, Splitter]:
+    """Those of target and source, whose languages are told, or stand in the names of the files."""
+    given = target_language and primary_language(language_code(target_language, "--target-language"))
+    return (
+        splitting.splitter(given or language_of_name(reference)),
+        splitting.splitter("" if source is None else language_of_name(source)),
+    )
+
+
+def _measure_units(
+    whole: Texts,
+    units: Texts,
+    by: str,
+    words: Words | None,
+    protocols: Sequence[str],
+    target_language: str | None,
+) -> dict[str, list[Measurement]]:
+    """As `measure`: protocols on sentences of `units`, split by what `by` names, others of `whole`."""
+    measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
+    for protocol in protocols:
+        sentences = find_protocol(protocol).unit == "sentence"
+        texts = units if sentences else whole
+        found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
+        for name, [each] in found.items():
+            measured[name].append(_split_by(each, by) if sentences else each)
+    return measured
+
+
+def _split_by(measurement: Measurement, by: str) -> Measurement:
+    """The measurement, whose signature says by what lines were split, if they were."""
+    if not by:
+        return measurement
+    score = measurement.score
+    return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
+
+
+def paired_tests(
+    measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
+) -> dict[str, PairedTest]:
+    """Compare systems under each of their scores, by protocol."""
+    first, *_ = measured.values()
+    return {
+        each.score.protocol: paired_test(
+            {name: found[index].statistics for name, found in measured.items()}, baseline, resampling
+        )
+        for index, each in enumerate(first)
+    }

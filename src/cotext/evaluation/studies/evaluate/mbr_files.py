@@ -1,0 +1,291 @@
+"""Minimum Bayes risk over files: lists of translations, and outputs of several systems."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from cotext.data.documents import Document
+from cotext.data.formats import detect_format, read_documents
+from cotext.data.formats.table import find_format
+from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
+from cotext.evaluation.metrics.aligned_files import require_different
+from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.mbr import (
+    Decision,
+    DocumentRisk,
+    Pool,
+    Weighting,
+    decide_sentences,
+    pair_utilities,
+    pooled,
+)
+from cotext.evaluation.statistics.pairwise import pair_counts
+from cotext.evaluation.statistics.sufficient_statistics import Floats, sum_scorer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
+
+Level = Literal["sentence", "document"]
+UTILITIES = ("chrf", "bleu", "comet")
+LEVELS: tuple[Level, ...] = ("sentence", "document")
+WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "scores")
+
+
+@dataclass(frozen=True, slots=True)
+class MbrSettings:
+    """What is chosen how; the fields are options of `cotext mbr`.
+
+    `candidates`: of every list, so many at most. `comet`: the model where the utility is `comet`.
+    """
+
+    utility: str = "chrf"
+    level: Level = "sentence"
+    probabilities: Weighting = "scores"
+    temperature: float = 1.0
+    candidates: int | None = None
+    samples: int = 64
+    seed: int = 1
+    target_language: str | None = None
+    comet: Comet | None = None
+
+    def __post_init__(self) -> None:
+        for option, value, known in (
+            ("utility", self.utility, UTILITIES),
+            ("level", self.level, LEVELS),
+            ("probabilities", self.probabilities, WEIGHTINGS),
+        ):
+            if value not in known:
+                raise CotextError(f"--{option} {value}: known are {', '.join(known)}")
+        if not 0 < self.temperature < np.inf:
+            raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
+        if self.samples < 1 or self.seed < 0 or (self.candidates is not None and self.candidates < 1):
+            raise CotextError("--samples and --candidates begin at 1, --seed at 0")
+        if (self.utility == "comet") != (self.comet is not None):
+            raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
+        if self.utility == "comet" and self.level == "document":
+            raise CotextError(
+                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
+                "chosen by itself; leave --level out"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MbrReport:
+    """What was chosen, in figures; `utility` is the mean over sentences, or over documents at that level.
+
+    `changed` counts the sentences whose translation is another one than the first of the first file;
+    `translations` is the mean number of different ones that a sentence has.
+    """
+
+    documents: int
+    sentences: int
+    changed: int
+    translations: float
+    utility: float
+    utility_of_first: float
+    sweeps: int
+    signature: str
+    inputs: tuple[str, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {"format": "cotext-mbr", "version": 1, **asdict(self)}
+
+
+def choose_translations(
+    paths: Sequence[Path],
+    settings: MbrSettings,
+    *,
+    source: Path | None = None,
+    format: str | None = None,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+    on_comet: Progress | None = None,
+) -> tuple[list[Document], MbrReport]:
+    """The translations of least risk, as documents, and what there is to say of the choice.
+
+    `paths`: lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, each of a
+    system. `source`: for COMET, and to check the number of sentences.
+
+    Raises:
+        CotextError: a file given twice, files that cannot be read, or hold other documents than the first.
+    """
+    require_different(paths)
+    systems = [_read(path, format, settings.candidates) for path in paths]
+    for path, system in zip(paths[1:], systems[1:], strict=True):
+        _check(path, system, paths[0], systems[0])
+    sources = None if source is None else list(read_documents(source, format))
+    if sources is not None:
+        _check(paths[0], systems[0], source, _one_each(sources, carries_ids=False))
+    named = next((system for system in systems if system.carries_ids), systems[0])
+    pools = [_pools(documents, settings) for documents in zip(*(s.documents for s in systems), strict=True)]
+    on_start(sum(map(len, pools)))
+    if settings.comet is not None:
+        decisions, recipe = _by_comet(pools, settings.comet, sources, on_comet)
+    else:
+        decisions, recipe = _by_counts(pools, settings, on_sentences)
+    chosen = [
+        Document(document.id, tuple(pool.texts[k] for pool, k in zip(own, decision.chosen, strict=True)))
+        for document, own, decision in zip(named.documents, pools, decisions, strict=True)
+    ]
+    return chosen, _report(pools, decisions, systems, settings, recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class _System:
+    """The lists of a file; `signature` is empty where it tells none."""
+
+    documents: list[ListedDocument]
+    carries_ids: bool
+    signature: str = ""
+
+
+def _read(path: Path, format: str | None, most: int | None) -> _System:
+    if is_lists(path):
+        signature, documents = read_lists(path)
+        listed = [ListedDocument(d.id, tuple(c[:most] for c in d.sentences)) for d in documents]
+        # Documents of formats without ids are numbered.
+        numbered = all(d.id == str(number) for number, d in enumerate(listed, start=1))
+        return _System(listed, not numbered, signature)
+    found = find_format(detect_format(path) if format is None else format)
+    side: Literal["source", "target"] = "target" if found.holds_both_languages else "source"
+    return _one_each(list(read_documents(path, found.name, side)), found.carries_ids)
+
+
+def _one_each(documents: Sequence[Document], carries_ids: bool) -> _System:
+    nan = float("nan")
+    return _System(
+        [ListedDocument(d.id, tuple((Candidate(s, nan, nan),) for s in d.sentences)) for d in documents],
+        carries_ids,
+    )
+
+
+def _check(path: Path, system: _System, other_path: Path | None, other: _System) -> None:
+    """Refuse files that do not translate the same documents.
+
+    Raises:
+        CotextError: another number of documents or sentences, or other ids where both have them.
+    """
+    if len(system.documents) != len(other.documents):
+        raise CotextError(
+            f"{path} has {len(system.documents)} documents and {other_path} {len(other.documents)}; give "
+            "files of the same documents, in the same order"
+        )
+    with_ids = system.carries_ids and other.carries_ids
+    for number, (ours, theirs) in enumerate(zip(system.documents, other.documents, strict=True), start=1):
+        if with_ids and ours.id != theirs.id:
+            raise CotextError(
+                f"document number {number} is {ours.id!r} in {path} and {theirs.id!r} in {other_path}; give "
+                "files of the same documents, in the same order"
+            )
+        if len(ours.sentences) != len(theirs.sentences):
+            raise CotextError(
+                f"document {theirs.id!r} (number {number}) has {len(ours.sentences)} sentences in {path} and "
+                f"{len(theirs.sentences)} in {other_path}; each needs a translation of every sentence"
+            )
+
+
+def _pools(documents: Sequence[ListedDocument], settings: MbrSettings) -> list[Pool]:
+    of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
+    pools = []
+    for number, lists in enumerate(of_sentences, start=1):
+        try:
+            pools.append(pooled(lists, settings.probabilities, settings.temperature))
+        except CotextError as error:
+            raise CotextError(f"document {documents[0].id!r}, sentence {number}: {error}") from None
+    return pools
+
+
+def _by_counts(
+    pools: Sequence[Sequence[Pool]], settings: MbrSettings, on_sentences: Callable[[int], None]
+) -> tuple[list[Decision], str]:
+    """The decisions by a metric of sacrebleu for every document, and its signature."""
+    protocol = PROTOCOLS["s-bleu" if settings.utility == "bleu" else "chrf"]
+    metric = build_metric(protocol, settings.target_language, effective_order=True)
+    assert isinstance(metric, BLEU | CHRF)
+    metric.num_refs = 1  # of every pair, for the signature
+    counts, score = pair_counts(metric), sum_scorer(metric)
+    risk = DocumentRisk(counts, score, settings.samples, settings.seed)
+    decisions = []
+    for own in pools:
+        if settings.level == "document" and own:
+            decisions.append(risk.decide(own))
+        else:
+            decisions.append(decide_sentences(own, [pair_utilities(counts, score, p.texts) for p in own]))
+        on_sentences(len(own))
+    return decisions, str(metric.get_signature())
+
+
+def _by_comet(
+    pools: Sequence[Sequence[Pool]],
+    comet: Comet,
+    sources: Sequence[Document] | None,
+    progress: Progress | None,
+) -> tuple[list[Decision], str]:
+    """The decisions by COMET, which scores all pairs of translations of every sentence, and its signature.
+
+    Raises:
+        CotextError: no source; as `measure_comet`.
+    """
+    if sources is None:
+        raise CotextError("--utility comet reads the source: add --source FILE")
+    # A document is a sentence with all pairs: of its translations as hypothesis and as reference.
+    pairs: tuple[list[Document], list[Document], list[Document]] = [], [], []
+    for number, (document, own) in enumerate(zip(sources, pools, strict=True)):
+        for j, (sentence, pool) in enumerate(zip(document.sentences, own, strict=True)):
+            size = len(pool.texts)
+            name, texts = f"{number}:{j}", pool.texts
+            pairs[0].append(Document(name, (sentence,) * size**2))
+            pairs[1].append(Document(name, tuple(text for text in texts for _ in range(size))))
+            pairs[2].append(Document(name, texts * size))
+    source, hypotheses, references = pairs
+    [measured] = measure_comet(comet, {"": hypotheses}, source, [references], progress)[""]
+    scores = measured.statistics.scorer(measured.statistics.counts)
+    edges = accumulate((len(each) for each in source), initial=0)
+    utilities = iter([_square(scores[start:stop]) for start, stop in pairwise(edges)])
+    return [decide_sentences(own, [next(utilities) for _ in own]) for own in pools], measured.score.signature
+
+
+def _square(scores: Floats) -> Floats:
+    size = round(len(scores) ** 0.5)
+    return scores.reshape(size, size)
+
+
+def _report(
+    pools: Sequence[Sequence[Pool]],
+    decisions: Sequence[Decision],
+    systems: Sequence[_System],
+    settings: MbrSettings,
+    recipe: str,
+) -> MbrReport:
+    sentences = sum(map(len, pools))
+    translations = sum(len(pool.texts) for own in pools for pool in own) / sentences
+    units = len(pools) if settings.level == "document" else sentences
+    entries = [
+        f"mbr:{settings.level}",
+        f"utility:{settings.utility}",
+        f"probabilities:{settings.probabilities}",
+        *([f"temperature:{settings.temperature:g}"] if settings.probabilities == "scores" else []),
+        f"systems:{len(systems)}",
+        *([f"candidates:{settings.candidates}"] if settings.candidates is not None else []),
+        f"translations:{translations:.2f}",
+    ]
+    if settings.level == "document":
+        entries += [f"samples:{settings.samples}", f"seed:{settings.seed}"]
+    return MbrReport(
+        documents=len(pools),
+        sentences=sentences,
+        changed=sum(k > 0 for decision in decisions for k in decision.chosen),
+        translations=translations,
+        utility=sum(d.utility for d in decisions) / units,
+        utility_of_first=sum(d.utility_of_first for d in decisions) / units,
+        sweeps=max((d.sweeps for d in decisions), default=0),
+        signature="|".join([*entries, recipe, f"version:cotext-{__version__}"]),
+        inputs=tuple(system.signature for system in systems),
+    )

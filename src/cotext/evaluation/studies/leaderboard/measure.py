@@ -1,0 +1,318 @@
+"""Outputs of many systems on one test set: scores, a ranking with clusters, lengths, omissions, controls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from cotext.data.documents import Document
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
+from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, Measurement, Score, find_protocol, measure
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.profile import LENGTHS, Bucket
+from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
+from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
+from cotext.evaluation.statistics.ranking import Place, places, ranked
+from cotext.evaluation.statistics.significance import (
+    PairedTest,
+    Resampling,
+    bootstrap_scores,
+    paired_test,
+    percentiles,
+)
+from cotext.evaluation.studies.leaderboard.controls import controls
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
+from cotext.runtime.version import __version__
+
+SAMPLES: Final = 10_000
+# Of randomisation: the least p that is corrected for all pairs is then at most 1 / 40.
+_SAMPLES_FOR_EACH_PAIR: Final = 40
+_PAGES: Final = (".html", ".htm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardRequest:
+    """What a leaderboard is made of; `systems` are files and folders of files, `page` what is written.
+
+    `rank_by` names the protocol that ranks (`comet` and `doc-comet` too), the first one if it is None.
+    """
+
+    systems: tuple[Path, ...]
+    references: tuple[Path, ...]
+    source: Path | None = None
+    page: Path | None = None
+    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
+    rank_by: str | None = None
+    target_language: str | None = None
+    format: str | None = None
+    comet: Comet | None = None
+    realign: Realigned = "unequal"
+    with_controls: bool = True
+    samples: int | None = None
+    seed: int = 12345
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A system or a control: its scores with their intervals, if there are documents enough for these."""
+
+    name: str
+    scores: tuple[Score, ...]
+    intervals_95: tuple[tuple[float, float] | None, ...]
+    path: Path | None = None
+    alignment: AlignmentReport | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "name": self.name,
+            "file": None if self.path is None else str(self.path),
+            "scores": [
+                {**score.as_dict(), "interval_95": interval}
+                for score, interval in zip(self.scores, self.intervals_95, strict=True)
+            ],
+            "alignment": None if self.alignment is None else self.alignment.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """Systems, the best first, and controls; `ranking` is the index of the score that ranks.
+
+    `lengths` has documents of like length, with the scores that rank of all systems in their order.
+    """
+
+    request: LeaderboardRequest
+    documents: int
+    sentences: int
+    ranking: int
+    systems: tuple[Entry, ...]
+    places: tuple[Place, ...]
+    controls: tuple[Entry, ...]
+    test: PairedTest | None
+    lengths: tuple[Bucket, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ranks_by(self) -> Score:
+        """The score that ranks, of the best system."""
+        return self.systems[0].scores[self.ranking]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-leaderboard",
+            "version": 1,
+            "cotext": __version__,
+            "references": [str(path) for path in self.request.references],
+            "source": None if self.request.source is None else str(self.request.source),
+            "ranked_by": self.ranks_by.protocol,
+            "documents": self.documents,
+            "sentences": self.sentences,
+            "places": [asdict(place) for place in self.places],
+            "systems": [entry.as_dict() for entry in self.systems],
+            "controls": [entry.as_dict() for entry in self.controls],
+            "test": None if self.test is None else self.test.as_dict(),
+            "by_length": [bucket.as_dict() for bucket in self.lengths],
+            "notes": list(self.notes),
+        }
+
+    def render(self) -> str:
+        """The ranking as plain text."""
+        titles = [score.title for score in self.systems[0].scores]
+        rows = [("rank", "cluster", "", *titles, "omitted", "added")]
+        for place, entry in zip(self.places, self.systems, strict=True):
+            assert entry.alignment is not None
+            gaps = (f"{entry.alignment.omitted}", f"{entry.alignment.added}")
+            rows.append((place.ranks, f"{place.cluster}", entry.name, *_values(entry), *gaps))
+        rows += [("-", "-", entry.name, *_values(entry), "", "") for entry in self.controls]
+        return "\n".join([render_rows(rows, left=3), *self.notes])
+
+
+def _values(entry: Entry) -> list[str]:
+    return [f"{score.value:.2f}" for score in entry.scores]
+
+
+def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
+    """Read, realign, measure and rank the outputs of systems; `on_comet` hears how far COMET is.
+
+    Raises:
+        CotextError: no system; files whose documents do not correspond; a protocol that is not there.
+    """
+    paths = name_systems(output_files(request))
+    for protocol in request.protocols:
+        find_protocol(protocol)
+    if request.comet is not None and request.source is None:
+        raise CotextError("COMET reads the source too; give it by --source")
+    ranking = _ranking(request)
+    resampling = _resampling(request, len(paths))
+    written, references, source = read_aligned(
+        paths,
+        request.references,
+        request.source,
+        request.format,
+        request.target_language,
+        same_sentences=False,
+    )
+    aligned, reports = realign_systems(written, references, request.target_language, request.realign)
+    made = controls(source, references[0], request.seed) if request.with_controls else {}
+    if taken := sorted(made.keys() & aligned.keys()):
+        raise CotextError(f"{taken[0]!r} is the name of a control; rename the file")
+    measured = _measured(request, {**aligned, **made}, references, source, on_comet)
+    for name, report in reports.items():
+        measured[name] = [signed(each, report.signature) for each in measured[name]]
+    values = {name: measured[name][ranking].score.value for name in aligned}
+    protocol = measured[next(iter(aligned))][ranking].score.protocol
+    order = ranked(values, protocol)
+    test = _test({name: measured[name][ranking] for name in order}, resampling)
+    intervals = _intervals(measured, resampling)
+
+    def entry(name: str) -> Entry:
+        scores = tuple(each.score for each in measured[name])
+        return Entry(name, scores, intervals[name], paths.get(name), reports.get(name))
+
+    return Leaderboard(
+        request=request,
+        documents=len(references[0]),
+        sentences=sum(map(len, references[0])),
+        ranking=ranking,
+        systems=tuple(map(entry, order)),
+        places=tuple(places(order, test, protocol)),
+        controls=tuple(map(entry, made)),
+        test=test,
+        lengths=tuple(lengths_of([measured[name][ranking] for name in order], references[0])),
+        notes=tuple(_notes(reports, test, resampling.samples)),
+    )
+
+
+def output_files(request: LeaderboardRequest) -> list[Path]:
+    """The files of systems: those named, and those in folders.
+
+    Of folders, not those that are hidden, lists of ids, what `translate` writes beside an output, source,
+    reference, or the page to be written, if its name says that it is one.
+
+    Raises:
+        CotextError: nothing there.
+    """
+    page = request.page if request.page is not None and request.page.suffix.lower() in _PAGES else None
+    others = (*request.references, request.source, page)
+    beside = [path.resolve() for path in others if path is not None]
+    found: list[Path] = []
+    for path in request.systems:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [
+            file
+            for file in sorted(path.iterdir())
+            if file.is_file() and not file.name.startswith(".") and not _is_beside(file)
+        ]
+        outputs = [file for file in inside if file.resolve() not in beside]
+        if not outputs:
+            raise CotextError(f"{path}: has no outputs of systems; put a file for each system there")
+        found += outputs
+    return found
+
+
+def _is_beside(file: Path) -> bool:
+    """Whether a file is called as what Cotext writes beside an output."""
+    return ".docids" in file.suffixes or file.name.endswith((".nbest.jsonl", ".report.json"))
+
+
+def _measured(
+    request: LeaderboardRequest,
+    texts: Mapping[str, list[Document]],
+    references: Sequence[list[Document]],
+    source: Sequence[Document],
+    on_comet: Progress | None,
+) -> dict[str, list[Measurement]]:
+    language = request.target_language
+    found = measure(texts, references, request.protocols, target_language=language)
+    if request.comet is None:
+        return found
+    more = measure_comet(request.comet, texts, source, references, on_comet)
+    return {name: [*each, *more[name]] for name, each in found.items()}
+
+
+def _ranking(request: LeaderboardRequest) -> int:
+    """Which of the scores ranks; CotextError, before any of them is computed, where it is none of them."""
+    measured = list(request.protocols)
+    if request.comet is not None:
+        measured += ["comet", *(["doc-comet"] if request.comet.context_sentences else [])]
+    if request.rank_by is None:
+        return 0
+    if request.rank_by not in measured:
+        raise CotextError(f"--rank-by {request.rank_by}: is not measured; there are {', '.join(measured)}")
+    return measured.index(request.rank_by)
+
+
+def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
+    pairs = systems * (systems - 1) // 2
+    enough = max(SAMPLES, _SAMPLES_FOR_EACH_PAIR * pairs)
+    return Resampling(samples=enough if request.samples is None else request.samples, seed=request.seed)
+
+
+def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
+    """The test of all pairs, where there are two systems and two documents."""
+    statistics = {name: each.statistics for name, each in systems.items()}
+    first = next(iter(statistics.values()))
+    if len(systems) < 2 or len(first.by("document")[0]) < 2:
+        return None
+    return paired_test(statistics, resampling=resampling)
+
+
+def _intervals(
+    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling
+) -> dict[str, tuple[tuple[float, float] | None, ...]]:
+    """Of every score of every system; None where there is one document alone."""
+    drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
+    columns: list[list[tuple[float, float] | None]] = []
+    for index in range(len(next(iter(measured.values())))):
+        statistics = [each[index].statistics for each in measured.values()]
+        if len(statistics[0].by("document")[0]) < 2:
+            columns.append([None] * len(statistics))
+        else:
+            columns.append([percentiles(drawn) for drawn in bootstrap_scores(statistics, drawing)])
+    return dict(zip(measured, zip(*columns, strict=True), strict=True))
+
+
+def lengths_of(
+    measured: Sequence[Measurement], reference: Sequence[Document], starts: Sequence[int] = LENGTHS
+) -> list[Bucket]:
+    """One score of systems on documents of like length, in sentences; what no document has is left out.
+
+    Any score that is a function of sums over documents, learned metrics too.
+    """
+    sizes = np.array([len(document) for document in reference])
+    edges = [*starts, int(sizes.max()) + 1]
+    buckets = []
+    for first, stop in pairwise(edges):
+        inside = (sizes >= first) & (sizes < stop)
+        if not inside.any():
+            continue
+        documents, sentences = int(inside.sum()), int(sizes[inside].sum())
+        scores = []
+        for each in measured:
+            counts, _ = each.statistics.by("document")
+            value = float(each.statistics.scorer(counts[inside].sum(axis=0, keepdims=True))[0])
+            scores.append((replace(each.score, value=value, documents=documents, sentences=sentences),))
+        last = None if first == starts[-1] else stop - 1
+        buckets.append(Bucket(first, last, documents, sentences, tuple(scores)))
+    return buckets
+
+
+def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samples: int) -> list[str]:
+    notes = [f"{name}: {note}" for name, report in reports.items() for note in report.notes]
+    if test is None:
+        what = "one system" if len(reports) == 1 else "one document"
+        return [*notes, f"{what} alone: nothing can be tested"]
+    pairs = len(test.comparisons)
+    if least_p(test.units) * pairs >= SIGNIFICANT:
+        notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")
+    if pairs / (samples + 1) >= SIGNIFICANT:
+        notes.append(f"{samples} samples are too few for {pairs} tests; leave --samples out, or take more")
+    return notes

@@ -1,0 +1,248 @@
+"""The page of `cotext leaderboard`: the ranking with its clusters first, then what stands behind it."""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from itertools import groupby
+
+from cotext.evaluation.metrics.profile import TITLES
+from cotext.evaluation.metrics.realign import document_lines
+from cotext.evaluation.statistics.flips import SIGNIFICANT
+from cotext.evaluation.statistics.ranking import Place
+from cotext.evaluation.statistics.significance import SystemDifference
+from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE
+from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
+from cotext.evaluation.studies.plots import legend_mark, quality_by, score_intervals
+from cotext.evaluation.studies.versions import versions
+from cotext.runtime.html import facts, folded, table, whole_page
+from cotext.runtime.tables import render_p
+
+_PLOTTED = 4  # systems that a plot tells apart by marker and line
+_COLUMNS = 10  # of differences that fit on a screen and on paper
+ABOUT_CONTROLS = {
+    SOURCE: "the source as it is, untranslated: a floor",
+    FOREIGN: "good text of the target language that translates something else: a floor",
+    SHUFFLED: "the sentences of each document in another order: scores near the reference's do not see order",
+    REFERENCE: "the reference measured against itself: the ceiling",
+}
+GAPS = """A reference sentence counts as omitted where the words aligned with it are fewer than half as many,
+and fewer than a quarter of its own are among them; a line of a system counts as added the other way round.
+Lengths are words for every word of the reference, errors are edits for every 100 tokens of it."""
+
+
+def render_leaderboard(found: Leaderboard) -> str:
+    """The page."""
+    body = [
+        f"<h1>Leaderboard</h1>\n<p>{_lead(found)}</p>",
+        *(f'<p class="soft">{escape(note)}</p>' for note in found.notes),
+        "<h2>Ranking</h2>",
+        _ranking(found),
+        _intervals(found),
+    ]
+    if found.controls:
+        body += ["<h2>What the scores are worth</h2>", _controls(found)]
+    if found.test is not None:
+        body += ["<h2>Every difference, tested</h2>", *_tests(found)]
+    body += ["<h2>Length of documents</h2>", *_lengths(found)]
+    body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(found), *_gap_lists(found)]
+    body += ["<h2>How these figures came about</h2>", _facts(found)]
+    return whole_page("Cotext: leaderboard", body)
+
+
+def _lead(found: Leaderboard) -> str:
+    title = escape(found.ranks_by.title)
+    words = (
+        f"{len(found.systems)} systems on {found.documents:,} documents ({found.sentences:,} sentences), "
+        f"ranked by {title}"
+    )
+    if found.test is None:
+        return f"{words}; differences could not be tested."
+    clusters = found.places[-1].cluster
+    apart = (
+        f"{clusters} clusters: every system is significantly better than all systems of the clusters below"
+        if clusters > 1
+        else "No clusters: wherever the ranking is cut, some difference across the cut is not significant"
+    )
+    return (
+        f"{words}. {apart}. Ranks are ranges: 2-4 is significantly worse than one system, and significantly "
+        f"better than all behind the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
+        f"correction for all {len(found.test.comparisons):,} pairs."
+    )
+
+
+def _ranking(found: Leaderboard) -> str:
+    titles = [escape(score.title) for score in found.systems[0].scores]
+    header = ("rank", "system", *titles, "omitted", "added", "length")
+    heads = "".join(
+        f'<th scope="col"{_left(column == 1)}>{title}</th>' for column, title in enumerate(header)
+    )
+    groups = groupby(zip(found.places, found.systems, strict=True), key=lambda pair: pair[0].cluster)
+    bodies = [
+        f'<tbody><tr><th scope="rowgroup" colspan="{len(header)}"><b>Cluster {cluster}</b></th></tr>\n'
+        f"{''.join(_row(place, entry) for place, entry in group)}</tbody>"
+        for cluster, group in groups
+    ]
+    return (
+        f'<div class="wide"><table><caption>{_caption(found)}</caption>\n<thead><tr>{heads}</tr></thead>\n'
+        f"{chr(10).join(bodies)}</table></div>"
+    )
+
+
+def _caption(found: Leaderboard) -> str:
+    scored = found.systems[0].intervals_95[found.ranking] is not None
+    intervals = " With 95 % intervals by bootstrap over documents." if scored else ""
+    lower = [score.title for score in found.systems[0].scores if score.protocol == "ter"]
+    return (
+        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{' TER: lower is better.' if lower else ''} "
+        "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
+        "the reference."
+    )
+
+
+def _row(place: Place, entry: Entry) -> str:
+    assert entry.alignment is not None
+    cells = [
+        *_score_cells(entry),
+        f"{entry.alignment.omitted:,}",
+        f"{entry.alignment.added:,}",
+        f"{entry.alignment.length_ratio:.2f}",
+    ]
+    return (
+        f'<tr><td>{place.ranks}</td><th scope="row" class="left">{escape(entry.name)}</th>'
+        f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+    )
+
+
+def _left(left: bool) -> str:
+    return ' class="left"' if left else ""
+
+
+def _score_cells(entry: Entry) -> Iterator[str]:
+    for score, interval in zip(entry.scores, entry.intervals_95, strict=True):
+        ends = "" if interval is None else f"{interval[0]:.1f} to {interval[1]:.1f}"
+        yield f"{score.value:.2f}" + (f' <span class="interval">{ends}</span>' if ends else "")
+
+
+def _intervals(found: Leaderboard) -> str:
+    index = found.ranking
+    systems = [(e.name, e.scores[index].value, e.intervals_95[index]) for e in found.systems]
+    marks = [(e.name, e.scores[index].value) for e in found.controls]
+    told = ", ".join(f"{name} {value:.2f}" for name, value, _ in systems)
+    title = found.ranks_by.title
+    svg = score_intervals(title, systems, marks, escape(f"{title} of systems: {told}."))
+    return f"<figure>{svg}<figcaption>{escape(title)} with 95 % intervals.</figcaption></figure>"
+
+
+def _controls(found: Leaderboard) -> str:
+    best = found.systems[0]
+    rows = [(escape(entry.name), *_score_cells(entry)) for entry in found.controls]
+    rows.append((f"{escape(best.name)}, the best system", *_score_cells(best)))
+    header = ("", *(escape(score.title) for score in best.scores))
+    caption = "The same scores of texts that no system wrote; they take no part in the tests."
+    about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in found.controls]
+    return f"{facts(about)}\n{table(caption, header, rows)}"
+
+
+def _tests(found: Leaderboard) -> Iterable[str]:
+    """The differences of all pairs, in tables of at most `_COLUMNS` systems."""
+    assert found.test is not None
+    by_pair = {(each.baseline, each.system): each for each in found.test.comparisons}
+    caption = (
+        f"{escape(found.ranks_by.title)} of the row less that of the column, and p after correction. Bold: "
+        "significant."
+    )
+    for first in range(1, len(found.systems), _COLUMNS):
+        columns = found.systems[first : first + _COLUMNS]
+        rows = []
+        # The lower half is empty: the last system of a table has no row in it.
+        for number, above in enumerate(found.systems[: first + len(columns) - 1], 1):
+            cells = (_tested(by_pair.get((above.name, below.name))) for below in columns)
+            rows.append((f"{number}. {escape(above.name)}", *cells))
+        yield table(caption, ("", *(f"{first + n}." for n in range(1, len(columns) + 1))), rows)
+
+
+def _tested(each: SystemDifference | None) -> str:
+    if each is None:
+        return ""
+    difference = f"{-each.difference:+.2f}"
+    shown = f"<b>{difference}</b>" if each.p_corrected < SIGNIFICANT else difference
+    return f'{shown} <span class="interval">p {escape(render_p(each.p_corrected))}</span>'
+
+
+def _lengths(found: Leaderboard) -> Iterable[str]:
+    title = found.ranks_by.title
+    if len(found.lengths) > 1:
+        shown = found.systems[:_PLOTTED]
+        told = ". ".join(
+            f"{entry.name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in found.lengths)
+            for i, entry in enumerate(shown)
+        )
+        items = "".join(f"<li>{legend_mark(i)} {escape(entry.name)}</li>" for i, entry in enumerate(shown))
+        svg = quality_by(
+            TITLES["length"], found.lengths, len(shown), escape(f"{title} by length of documents. {told}.")
+        )
+        first = f"The first {len(shown)} systems." if len(found.systems) > len(shown) else ""
+        yield (
+            f'<ul class="legend">{items}</ul>\n<figure class="curves">{svg}<figcaption>{first}</figcaption>'
+            "</figure>"
+        )
+    rows = [
+        (escape(entry.name), *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
+        for number, entry in enumerate(found.systems)
+    ]
+    header = [
+        f'{bucket.name} <span class="interval">documents: {bucket.documents:,}</span>'
+        for bucket in found.lengths
+    ]
+    yield table(f"{escape(title)} by {TITLES['length']}.", ("", *header), rows)
+
+
+def _gaps(found: Leaderboard) -> str:
+    rows = []
+    for entry in found.systems:
+        report = entry.alignment
+        assert report is not None
+        documents = len(report.documents)
+        rows.append(
+            (
+                escape(entry.name),
+                f"{report.realigned:,} of {documents:,}",
+                f"{report.omitted:,}",
+                f"{sum(bool(d.omitted) for d in report.documents):,}",
+                f"{report.added:,}",
+                f"{sum(bool(d.added) for d in report.documents):,}",
+                f"{report.length_ratio:.2f}",
+                f"{report.error_rate:.1f}",
+            )
+        )
+    header = (
+        "", "realigned", "omitted", "in documents", "added", "in documents", "length", "errors",
+    )  # fmt: skip
+    caption = (
+        "Documents with other numbers of sentences than the reference are cut anew at its sentences, by "
+        "least edits; scores of whole documents do not depend on that."
+    )
+    return table(caption, header, rows)
+
+
+def _gap_lists(found: Leaderboard) -> Iterable[str]:
+    for entry in found.systems:
+        assert entry.alignment is not None
+        if lines := document_lines(entry.alignment):
+            yield folded(f"{entry.name}: documents with omissions or additions", "\n".join(lines))
+
+
+def _facts(found: Leaderboard) -> str:
+    request = found.request
+    told = [("references", escape(", ".join(map(str, request.references))))]
+    if request.source is not None:
+        told.append(("source", escape(str(request.source))))
+    told += [(entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in found.systems if entry.path]
+    if found.test is not None:
+        told.append(("tests", f"<code>{escape(found.test.signature)}</code>"))
+    told += [(name, escape(value)) for name, value in versions().items()]
+    signatures = [
+        f"{entry.name}: {score.signature}"
+        for entry in (*found.systems, *found.controls)
+        for score in entry.scores
+    ]
+    return f"{facts(told)}\n{folded('Signatures of all scores', chr(10).join(signatures))}"

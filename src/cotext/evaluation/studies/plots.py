@@ -1,0 +1,280 @@
+"""Plots as SVG to stand in a page, and as pictures to stand alone.
+
+In a page they are transparent, and coloured by its style sheet in light and dark: colours are CSS variables
+(`--ink`, `--faint`, `--window`, `--system-0` ...). Pictures take the light ones. Systems differ by marker and
+line style too, so that no one needs to tell the colours apart.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Final
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from numpy.typing import NDArray
+
+from cotext.evaluation.metrics.profile import Bucket
+from cotext.evaluation.studies.contrastive.contrastive_rows import Row, SystemFigures
+
+# matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
+_VARIABLES: Final = {
+    "#000001": "var(--ink)",
+    "#000002": "var(--faint)",
+    "#000003": "var(--window)",
+    **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
+}
+_INK, _FAINT, _WINDOW, *_SYSTEMS = _VARIABLES
+# Marker, line style, and both again in SVG's words for the legend of the page.
+MARKS: Final = (
+    ("o", (0, (1, 1.5)), "circle"),
+    ("s", (0, (5, 2)), "square"),
+    ("^", "solid", "triangle"),
+    ("D", (0, (5, 2, 1, 2)), "diamond"),
+)
+_NAME: Final = 40  # characters of a system beside a plot
+
+
+def training_curves(systems: Sequence[SystemFigures]) -> str:
+    """Development loss of current sentences over updates, one line a system; logarithmic."""
+    lines = {number: (each.title, each.curve) for number, each in enumerate(systems)}
+    about = f"Training curves of {len(systems)} systems"
+    return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
+
+
+def loss_ratios(systems: Sequence[SystemFigures]) -> str:
+    """Development loss of current over that of context sentences, one line a system that has both."""
+    lines = {n: (each.title, each.loss_ratio) for n, each in enumerate(systems) if each.loss_ratio}
+    last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
+    about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
+    return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
+
+
+def _over_updates(
+    lines: Mapping[int, tuple[str, Sequence[tuple[int, float]]]],
+    what: str,
+    name: str,
+    description: str,
+    logarithmic: bool,
+) -> str:
+    """Lines over updates, by the number of their system."""
+    with _style():
+        figure = Figure(figsize=(5.0, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        for number, (title, points) in lines.items():
+            marker, line, _ = MARKS[number % len(MARKS)]
+            axes.plot(
+                [update for update, _ in points],
+                [value for _, value in points],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle=line,
+                marker=marker,
+                markersize=4,
+                label=title,
+            )
+        if logarithmic:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("updates")
+        axes.set_ylabel(what)
+        axes.set_xlim(left=0)
+        axes.legend(frameon=False, labelcolor=_INK)
+        return _svg(figure, name, description)
+
+
+def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], description: str) -> str:
+    """Accuracies of one phenomenon with 95 % intervals; the shaded part lies within the widest window."""
+    with _style():
+        figure = Figure(figsize=(3.5, 2.6), layout="constrained")
+        axes = figure.add_subplot()
+        within = [i for i, row in enumerate(rows) if any(cell.in_window for cell in row.cells)]
+        if within:
+            axes.axvspan(within[0] - 0.5, within[-1] + 0.5, color=_WINDOW, linewidth=0)
+        chance = rows[0].chance
+        axes.axhline(chance, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
+        axes.text(
+            len(rows) - 0.52, chance - 11, f"chance {chance:.0f}", color=_INK, ha="right", va="top", size=9
+        )
+        for number in range(len(systems)):
+            marker, _, _ = MARKS[number % len(MARKS)]
+            cells = [row.cells[number] for row in rows]
+            offset = min(0.2, 0.8 / len(systems)) * (number - (len(systems) - 1) / 2)
+            axes.errorbar(
+                [i + offset for i in range(len(rows))],
+                [cell.percent for cell in cells],
+                yerr=[
+                    [max(cell.percent - cell.low, 0.0) for cell in cells],
+                    [max(cell.high - cell.percent, 0.0) for cell in cells],
+                ],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle="none",
+                marker=marker,
+                markersize=5,
+                elinewidth=1.5,
+            )
+        axes.set_xticks(range(len(rows)), [row.distance for row in rows])
+        axes.set_xlim(-0.5, len(rows) - 0.5)
+        axes.set_ylim(0, 104)
+        axes.set_yticks(range(0, 101, 25))
+        axes.set_ylabel("accuracy, %")
+        axes.set_xlabel(
+            "sentences back to the clue"
+            if rows[0].distance != "ahead"
+            else "the clue is in the next sentence"
+        )
+        return _svg(figure, f"distance-{rows[0].phenomenon}", description)
+
+
+def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: str) -> str:
+    """The first score of every bucket of a test set, a line for each of the first so many systems.
+
+    `what` names the buckets.
+    """
+    with _style():
+        figure = Figure(figsize=(4.4, 2.8), layout="constrained")
+        axes = figure.add_subplot()
+        for number in range(systems):
+            marker, line, _ = MARKS[number % len(MARKS)]
+            axes.plot(
+                range(len(buckets)),
+                [bucket.scores[number][0].value for bucket in buckets],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle=line,
+                marker=marker,
+                markersize=5,
+            )
+        axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
+        axes.set_xlim(-0.5, len(buckets) - 0.5)
+        axes.set_xlabel(what)
+        axes.set_ylabel(buckets[0].scores[0][0].title)
+        return _svg(figure, f"quality-{what}", description)
+
+
+def score_intervals(
+    title: str,
+    systems: Sequence[tuple[str, float, tuple[float, float] | None]],
+    marks: Sequence[tuple[str, float]],
+    description: str,
+) -> str:
+    """A score of systems with its intervals, the first on top; a dashed line at each mark between them."""
+    with _style():
+        figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, (_, value, interval) in enumerate(systems):
+            if interval is not None:
+                axes.plot(interval, (row, row), color=_SYSTEMS[2], linewidth=1.8)
+            axes.plot([value], [row], color=_SYSTEMS[2], marker="o", markersize=5)
+        low, high = axes.get_xlim()
+        for name, value in marks:
+            if low < value < high:
+                axes.axvline(value, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
+                axes.text(value, len(systems) - 0.4, f" {name} ", color=_INK, va="center", size=8.5)
+        axes.grid(False)
+        axes.grid(True, axis="x")
+        names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]
+        axes.set_yticks(range(len(systems)), names, parse_math=False)
+        axes.set_ylim(len(systems) - 0.1, -0.6)
+        axes.set_xlabel(title)
+        return _svg(figure, "ranking", description)
+
+
+def attention_shares(
+    name: str, numbers: Sequence[int], share: NDArray[np.float64], system: int, description: str
+) -> str:
+    """Shares of attention between sentences, [N, N], in the colour of a system: the fuller, the more.
+
+    What is outside the context window, not a number, is grey. `numbers` name the sentences.
+    """
+    with _style():
+        figure = Figure(figsize=(2.9, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        colour = _SYSTEMS[system % len(_SYSTEMS)]
+        for row, values in enumerate(share):
+            for column, value in enumerate(values):
+                unseen = bool(np.isnan(value))
+                axes.add_patch(
+                    Rectangle(
+                        (column - 0.5, row - 0.5),
+                        1,
+                        1,
+                        facecolor=_FAINT if unseen else colour,
+                        alpha=0.35 if unseen else float(np.clip(value, 0, 1)),
+                        linewidth=0,
+                    )
+                )
+        axes.grid(False)
+        axes.set_xlim(-0.5, len(numbers) - 0.5)
+        axes.set_ylim(len(numbers) - 0.5, -0.5)
+        axes.set_aspect("equal")
+        axes.set_xticks(range(len(numbers)), map(str, numbers))
+        axes.set_yticks(range(len(numbers)), map(str, numbers))
+        axes.set_xlabel("sentence attended to")
+        axes.set_ylabel("sentence that attends")
+        return _svg(figure, name, description)
+
+
+def legend_mark(number: int) -> str:
+    """The marker of a system as a small SVG for a line of text."""
+    shape = {
+        "circle": '<circle cx="7" cy="7" r="5"/>',
+        "square": '<rect x="2.5" y="2.5" width="9" height="9"/>',
+        "triangle": '<path d="M7 1.5 12.5 12h-11z"/>',
+        "diamond": '<path d="M7 1 13 7 7 13 1 7z"/>',
+    }[MARKS[number % len(MARKS)][2]]
+    colour = f"var(--system-{number % len(_SYSTEMS)})"
+    return f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
+
+
+@contextmanager
+def _style(ink: str = _INK, faint: str = _FAINT) -> Iterator[None]:
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "cotext",
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "font.size": 10,
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": faint,
+        "grid.linewidth": 0.7,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
+        "axes.linewidth": 0.8,
+        "xtick.color": ink,
+        "ytick.color": ink,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def _svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an SVG element that scales with its surroundings, its ids made unique by `name`."""
+    name = re.sub(r"[^A-Za-z0-9-]", "-", name)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = text.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\1{name}-", text)
+    # The reader's own font, in the sizes that were laid out.
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return text.strip()

@@ -1,0 +1,370 @@
+"""Decoding time of several runs on the same documents, side by side (Yu et al. 2024, table 3).
+
+Every run is timed greedily and at its own beam, in two settings: `one`, a document at a time, and `many`,
+all documents side by side in batches of `decode.max_tokens`. The rivals that make a speed-up of decoding
+without autoregression an honest one are timed in turn with the runs: decoding with caches, which is how all
+systems decode here; the sentences of a document as one batch and one by one; on a CPU the same weights in
+int8, and by CTranslate2, where that is installed. Ratios are taken within a round, as all ways of a round
+meet the same noise, and told by their median.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from cotext.config.recipe import Config
+from cotext.data.documents import Document
+from cotext.data.tokenizer import Tokenizer
+from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
+from cotext.models.checkpoint import load_run
+from cotext.models.engine_folder import INSTALL
+from cotext.models.precision import LEAST, large_matrices
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
+from cotext.runtime.timing import CLOCKS, Clock, Times, in_turn, spread
+from cotext.translation.open import OpenedRun, open_run
+
+SETTINGS: Final = {"one": "a document at a time", "many": "documents side by side"}
+CLOCK_NAMES: Final = {"cpu": "processor time", "wall": "wall-clock time"}
+FORM = "{:.3g}"
+WARM_UP = 2  # sentences of the first document
+Work = Callable[[Sequence[Document]], list[list[str]]]  # translates; the sentences of every document
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it.
+
+    `int8_of` names the way of the same weights as they are, where this one is in int8.
+    """
+
+    name: str
+    signature: str
+    left_to_right: bool
+    work: Work
+    tokenizer: Tokenizer
+    int8_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWay:
+    """A way with its time in one setting: seconds a document, a number a round, and the tokens it wrote.
+
+    `faster` has the time of the first way over that of this one, by round, `than_rival` the time of the
+    fastest way that decodes from left to right; empty where there is none.
+    """
+
+    name: str
+    signature: str
+    left_to_right: bool
+    seconds: tuple[float, ...]
+    tokens: int
+    faster: tuple[float, ...]
+    than_rival: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file; ratios as their medians."""
+        return {
+            "way": self.name,
+            "signature": self.signature,
+            "left_to_right": self.left_to_right,
+            "seconds_a_document": list(self.seconds),
+            "median": statistics.median(self.seconds),
+            "tokens_written": self.tokens,
+            "times_as_fast_as_the_first": statistics.median(self.faster),
+            "times_as_fast_as_the_fastest_left_to_right": (
+                statistics.median(self.than_rival) if self.than_rival else None
+            ),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Decoding times by setting, and what was left out."""
+
+    documents: int
+    sentences: int
+    rounds: int
+    clock: str
+    device: str
+    threads: int
+    timed: dict[str, tuple[TimedWay, ...]]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-speed",
+            "version": 1,
+            "documents": self.documents,
+            "sentences": self.sentences,
+            "rounds": self.rounds,
+            "clock": self.clock,
+            "device": self.device,
+            "threads": self.threads,
+            "settings": {name: [each.as_dict() for each in ways] for name, ways in self.timed.items()},
+            "notes": list(self.notes),
+        }
+
+    def render(self) -> str:
+        """A table for each setting, median with the smallest and the largest of the rounds."""
+        parts = []
+        for setting, ways in self.timed.items():
+            first = ways[0].name
+            rival = _fastest({each.name: each.seconds for each in ways if each.left_to_right})
+            head = ["", "seconds a document", "tokens", f"times as fast as {first}"]
+            rows = [
+                [each.name, spread(each.seconds, FORM), f"{each.tokens:,}", spread(each.faster, FORM)]
+                for each in ways
+            ]
+            if rival is not None and rival != first:
+                head.append(f"as {rival}")
+                for row, each in zip(rows, ways, strict=True):
+                    row.append(spread(each.than_rival, FORM))
+            parts.append(f"{SETTINGS[setting]}\n{render_rows([head, *rows], left=1)}")
+        recipe = (
+            f"documents:{self.documents}|sentences:{self.sentences}|rounds:{self.rounds}|"
+            f"clock:{CLOCK_NAMES[self.clock]}|device:{self.device}|threads:{self.threads}"
+        )
+        signatures = dict.fromkeys(f"{e.name}: {e.signature}" for ways in self.timed.values() for e in ways)
+        return "\n\n".join([*parts, "\n".join([*self.notes, recipe, *signatures])])
+
+
+def measure_speed(
+    runs: Sequence[Path],
+    documents: Sequence[Document],
+    *,
+    settings: Sequence[str] = tuple(SETTINGS),
+    rounds: int = 3,
+    clock: str | None = None,
+    threads: int = 1,
+    device: str | None = None,
+    decode: dict[str, Any] | None = None,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_way: Callable[[int], None] = lambda count: None,
+) -> Speed:
+    """Time runs on documents, in turn; the first run is what the others are compared with.
+
+    `clock`: `cpu`, the time of this process's threads, or `wall`; not given: `cpu` on the CPU, `wall` on a
+    GPU, which works while the processor waits. `decode` overrides the decode settings of every run.
+    `on_start` is told how many translations are timed, `on_way` of each.
+
+    Raises:
+        CotextError: no such run or device, a document that a run does not take, no words, processor time on
+            a GPU.
+    """
+    opened = [open_run(run, device, decode, threads=threads) for run in runs]
+    place = opened[0].translator.device
+    chosen = clock or ("wall" if place.type == "cuda" else "cpu")
+    if chosen == "cpu" and place.type == "cuda":
+        raise CotextError("--clock cpu does not count what a GPU does: choose wall, or --device cpu")
+    for run in opened:
+        run.translator.check(documents)
+        if not any(any(run.translator.tokenizer.encode_batch(d.sentences)) for d in documents):
+            raise CotextError("the documents have no words; there is nothing to time")
+    wanted = [name for name in settings if name == "one" or len(documents) > 1] or ["one"]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ways = list(_ways(opened, decode or {}, threads, folder))
+        on_start(len(wanted) * len(ways) * (rounds + 1))
+        timed = {
+            name: _timed(name, ways, documents, rounds, _clock(chosen, place), on_way) for name in wanted
+        }
+    return Speed(
+        documents=len(documents),
+        sentences=sum(map(len, documents)),
+        rounds=rounds,
+        clock=chosen,
+        device=torch.cuda.get_device_name(place) if place.type == "cuda" else str(place),
+        threads=threads,
+        timed=timed,
+        notes=tuple(_notes(opened, ways, documents)),
+    )
+
+
+def _clock(name: str, place: torch.device) -> Clock:
+    if place.type != "cuda":
+        return CLOCKS[name]
+
+    def when_done() -> float:
+        torch.cuda.synchronize(place)
+        return time.perf_counter()
+
+    return when_done
+
+
+# ------------------------------------------------------------------------------------------------- ways
+
+
+def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folder: Path) -> Iterator[Way]:
+    """All ways of all runs, in their order; names of runs that are alike are told apart by number."""
+    names = [run.folder.resolve().name for run in runs]
+    for number, run in enumerate(runs):
+        same = names.count(names[number]) > 1
+        name = f"{names[number]} ({number + 1})" if same else names[number]
+        yield from _ways_of(run, name, decode)
+        if run.loaded.engine or run.translator.device.type != "cpu":
+            continue
+        if _is_sentence_rival(run) and _int8_changes(run):
+            in_int8 = {**decode, "precision": "int8"}
+            opened = open_run(run.folder, str(run.translator.device), in_int8, threads=threads)
+            yield from _int8_ways(run, name, "int8", opened, in_int8)
+        if is_plain(run.config) and installed():
+            # The same weights, whatever the run computes in; an engine takes no shortlist.
+            write_engine(load_run(run.folder), "int8", folder / str(number), {})
+            kept = {key: value for key, value in decode.items() if key not in ("precision", "shortlist")}
+            opened = open_run(folder / str(number), str(run.translator.device), kept, threads=threads)
+            yield from _int8_ways(run, name, "int8 CTranslate2", opened, kept)
+
+
+def is_plain(config: Config) -> bool:
+    """Whether a system is the plain Transformer on single sentences, which CTranslate2 can run."""
+    return config.view.kind == "sentence" and not any(obstacles(config))
+
+
+def _is_sentence_rival(run: OpenedRun) -> bool:
+    return run.config.view.kind == "sentence" and run.loaded.writes_left_to_right
+
+
+def _int8_changes(run: OpenedRun) -> bool:
+    """Whether int8 makes a run of Cotext's own another: it is not in int8 yet, nor too small for it."""
+    if run.loaded.precision != "float32":
+        return run.loaded.precision != "int8"
+    return bool(large_matrices(run.loaded.with_states("cotext speed"), LEAST))
+
+
+def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
+    left_to_right = run.loaded.writes_left_to_right
+    beam = run.config.decode.beam
+    greedy = "greedy" if left_to_right else "best path"
+    chosen = [(greedy, {"beam": 1})]
+    if run.config.view.kind == "sentence":
+        chosen.append((f"{greedy}, one by one", {"beam": 1, "max_tokens": 1}))
+    if beam > 1:
+        chosen.append((f"beam {beam}", {"beam": beam}))
+    for what, settings in chosen:
+        changed = run.with_decode({**decode, **settings})
+        yield Way(
+            f"{name}, {what}",
+            changed.signature,
+            left_to_right,
+            partial(_translated, changed),
+            run.translator.tokenizer,
+        )
+
+
+def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]]:
+    found = dict(run.translator.translate(documents))
+    return [list(found[index].document.sentences) for index in range(len(documents))]
+
+
+def _int8_ways(
+    run: OpenedRun, name: str, what: str, opened: OpenedRun, decode: dict[str, Any]
+) -> Iterator[Way]:
+    """The ways of a run whose weights were opened again in int8."""
+    for beam in dict.fromkeys([1, run.config.decode.beam]):
+        search = "greedy" if beam == 1 else f"beam {beam}"
+        changed = opened.with_decode({**decode, "beam": beam})
+        yield Way(
+            f"{name}, {what}, {search}",
+            changed.signature,
+            True,
+            partial(_translated, changed),
+            run.translator.tokenizer,
+            int8_of=f"{name}, {search}",
+        )
+
+
+# ------------------------------------------------------------------------------------------------- time
+
+
+def _timed(
+    setting: str,
+    ways: Sequence[Way],
+    documents: Sequence[Document],
+    rounds: int,
+    clock: Clock,
+    on_way: Callable[[int], None],
+) -> tuple[TimedWay, ...]:
+    """All ways in one setting; a short document warms each of them up."""
+    short = Document(documents[0].id, documents[0].sentences[:WARM_UP])
+    tokens: dict[str, int] = {}
+
+    def work(way: Way) -> float:
+        if setting == "many":
+            written = way.work(documents)
+        else:
+            written = [sentences for document in documents for sentences in way.work([document])]
+        if way.name not in tokens:
+            encode = partial(way.tokenizer.encode_batch, side="target")
+            tokens[way.name] = sum(len(ids) for sentences in written for ids in encode(sentences))
+        on_way(1)
+        return len(documents)
+
+    for way in ways:
+        way.work([short])
+        on_way(1)
+    times = in_turn({way.name: partial(work, way) for way in ways}, rounds, clock, warm_up=0)
+    return tuple(
+        TimedWay(
+            way.name,
+            way.signature,
+            way.left_to_right,
+            tuple(times[way.name]),
+            tokens[way.name],
+            tuple(times.ratios(ways[0].name, way.name)),
+            tuple(_against_rival(times, ways, way)),
+        )
+        for way in ways
+    )
+
+
+def _against_rival(times: Times, ways: Sequence[Way], way: Way) -> list[float]:
+    rival = _fastest({each.name: times[each.name] for each in ways if each.left_to_right})
+    return [] if rival is None else times.ratios(rival, way.name)
+
+
+def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
+    """The way of the smallest median."""
+    return min(seconds, key=lambda name: statistics.median(seconds[name]), default=None)
+
+
+def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way], documents: Sequence[Document]) -> Iterator[str]:
+    """What is missing beside the runs, and whether the other engine writes what the run writes."""
+    if not any(way.left_to_right for way in ways):
+        yield (
+            "No run writes from left to right: a speed-up is one against a rival that does, so name one "
+            "(in the paper, g-transformer/randinit and g-transformer/sent)."
+        )
+    rivals = [run for run in runs if _is_sentence_rival(run)]
+    if not rivals:
+        yield (
+            "No run is a sentence Transformer, whose sentences as one batch, on a CPU also in int8, are the "
+            "strongest rival: name one, as of g-transformer/sent."
+        )
+    elif rivals[0].translator.device.type != "cpu":
+        yield "int8 is left out: it is timed on a CPU alone (--device cpu)."
+    else:
+        own = [run for run in rivals if not run.loaded.engine]
+        for run in own:
+            if run.loaded.precision != "int8" and not _int8_changes(run):
+                yield (
+                    f"int8 of {run.folder} is left out: it has no matrix of {LEAST:,} numbers, and smaller "
+                    "ones stay as they are."
+                )
+        if any(is_plain(run.config) for run in own) and not installed():
+            yield f"int8 by CTranslate2 is left out: it is not installed ({INSTALL})."
+    by_name = {way.name: way for way in ways}
+    for way in ways:
+        if way.int8_of:
+            pairs = zip(way.work(documents[:1])[0], by_name[way.int8_of].work(documents[:1])[0], strict=True)
+            same = [one == other for one, other in pairs]
+            yield f"{way.name}: {sum(same)} of {len(same)} sentences of the first document as without int8."

@@ -1,0 +1,164 @@
+"""The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
+
+One file that needs no other, without scripts, light and dark, fit to be printed. A pair lights up under the
+pointer, and when its number has the focus (tab). Nothing is told by colour alone. The sentences that a
+translation may depend on can be opened; with `--explain`, how much it does comes along.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from cotext.files.translate_blocks import PairedSentence
+from cotext.runtime.html import facts, whole_page
+from cotext.translation.confidence import LEAST_SURE, least_sure
+from cotext.translation.dropped import DroppedContent
+
+SHOWN_CONTEXT = 8  # sentences that are written out as context; of more, their numbers alone
+
+Influences = Sequence[tuple[int, float]]  # of context sentences, by place in the file, in nats
+
+STYLE = """<style>
+body { max-width: 84rem; }
+.both { display: table; width: 100%; border-collapse: collapse; table-layout: fixed;
+  overflow-wrap: anywhere; }
+.both td, .both th { text-align: left; padding: .35rem .6rem; border-top: 1px solid var(--faint); }
+.both th.number, .both td.number { width: 3.4rem; text-align: right; color: var(--soft); }
+.both tr.first td { border-top: 2px solid var(--soft); }
+.both tbody tr:hover td, .both tbody tr:focus-within td { background: var(--window); }
+.both tbody tr:target td { background: var(--marked); }
+.both .number a { color: inherit; display: block; }
+.note { font-size: .8rem; color: var(--soft); border: 1px solid var(--soft); border-radius: .3em;
+  padding: 0 .35em; margin-right: .4em; display: inline-block; }
+.note.unsure { color: var(--bad); border-color: var(--bad); }
+.text.unsure { text-decoration: underline wavy var(--bad) 1px; text-underline-offset: .25em; }
+.both ol { margin: .2rem 0; padding-left: 2.4rem; font-size: .9rem; }
+.both details { font-size: .9rem; }
+@media print { .both details:not([open]) { display: none; } }
+@media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
+  .both th.number, .both td.number { width: 2.2rem; } }
+</style>"""
+
+
+def render_page(
+    title: str,
+    languages: tuple[str, str],
+    sentences: Sequence[PairedSentence],
+    about: Iterable[tuple[str, str]],
+    explained: Sequence[Influences] | None = None,
+) -> str:
+    """The page of a translated file; `languages` as codes, empty where unknown; `about` is plain text.
+
+    `explained`: of every sentence, the context sentences with their influence, largest first.
+    """
+    low = least_sure([each.confidence for each in sentences])
+    rows = []
+    for number in range(len(sentences)):
+        context = _explained(explained[number], sentences) if explained else _context(number, sentences)
+        rows.append(_row(number, sentences, low[number], languages, context))
+    heads = (f'<th scope="col">{escape(name)}</th>' for name in ("Source", "Translation"))
+    body = [
+        STYLE,
+        f"<h1>{escape(title)}</h1>",
+        _legend(sentences, low, bool(explained)),
+        f'<table class="both"><thead><tr><th scope="col" class="number">No.</th>{"".join(heads)}</tr></thead>'
+        f"\n<tbody>\n{chr(10).join(rows)}\n</tbody></table>",
+        "<h2>How this came about</h2>",
+        facts((name, escape(text)) for name, text in about),
+    ]
+    return whole_page(f"Cotext: {title}", body)
+
+
+def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained: bool) -> str:
+    taken = sum(each.taken for each in sentences)
+    lines = [
+        "A pair lights up under the pointer, and when its number is reached with the tab key. A thick line "
+        "is the start of a paragraph.",
+    ]
+    if any(low):
+        lines.append(
+            f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of the sentences of "
+            "this file of which the model is least sure. Confidence is the geometric mean of the "
+            "probabilities of a sentence's tokens, from 0 to 1: a reason to look, no verdict."
+        )
+    if explained:
+        lines.append(
+            "Context, opened: the sentences that change the probability of the translation most. +0.50: its "
+            "logarithm is 0.5 higher with that sentence in the context than without it."
+        )
+    if taken:
+        lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
+    if any(each.terms for each in sentences):
+        lines.append(f"{_note('term')} a term of the glossary that the translation has.")
+    lacking = DroppedContent()
+    for number, each in enumerate(sentences, 1):
+        lacking.add(f"no. {number}", each.dropped)
+    if text := str(lacking):
+        lines.append(f"Compare with the source: {escape(text)}.")
+    return "".join(f"<p>{line}</p>" for line in lines)
+
+
+def _note(text: str, kind: str = "") -> str:
+    return f'<span class="note{" " + kind if kind else ""}">{escape(text)}</span>'
+
+
+def _row(
+    number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str], context: str
+) -> str:
+    each = sentences[number]
+    before = sentences[number - 1] if number else None
+    first = before is None or (before.document, before.block) != (each.document, each.block)
+    notes = []
+    if low:
+        notes.append(_note(f"unsure: {each.confidence:.2f}", "unsure"))
+    if each.taken:
+        notes.append(_note("memory"))
+    notes += [_note(f"term: {term}") for term in each.terms]
+    notes += [_note(text, "unsure") for text in each.dropped.notes()]
+    kind = "text unsure" if low else "text"
+    attributes = [f' lang="{escape(code)}"' if code else "" for code in languages]
+    below = f"<div>{''.join(notes)}</div>" if notes else ""
+    n = number + 1
+    return (
+        f'<tr id="s{n}"{" class=first" if first else ""}>'
+        f'<td class="number"><a href="#s{n}" aria-label="sentence {n}">{n}</a></td>'
+        f"<td{attributes[0]}>{escape(each.source)}{context}</td>"
+        f'<td{attributes[1]}><span class="{kind}">{escape(each.target)}</span>{below}</td></tr>'
+    )
+
+
+def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
+    """The other sentences that the translation may depend on, to be opened."""
+    each = sentences[number]
+    first = number - each.number  # of its document
+    seen = [first + j for j in each.visible if j != each.number]
+    if not seen:
+        return ""
+    if len(seen) > SHOWN_CONTEXT:
+        content = f"<p>sentences {_link(seen[0])} to {_link(seen[-1])}</p>"
+    else:
+        content = f"<ol>{''.join(_item(j, sentences) for j in seen)}</ol>"
+    return _opened(content)
+
+
+def _explained(found: Influences, sentences: Sequence[PairedSentence]) -> str:
+    """The sentences of the largest influence, to be opened."""
+    items = (_item(j, sentences, f"{nats:+.2f}") for j, nats in found[:SHOWN_CONTEXT])
+    rest = len(found) - SHOWN_CONTEXT
+    more = f"<p>and {rest:,} of less influence</p>" if rest > 0 else ""
+    return _opened(f"<ol>{''.join(items)}</ol>{more}") if found else ""
+
+
+def _item(j: int, sentences: Sequence[PairedSentence], influence: str = "") -> str:
+    note = _note(influence) if influence else ""
+    return (
+        f'<li value="{j + 1}">{note}{escape(sentences[j].source)}<br><span class="soft">'
+        f"{escape(sentences[j].target)}</span></li>"
+    )
+
+
+def _opened(content: str) -> str:
+    return f"<details><summary>context</summary>{content}</details>"
+
+
+def _link(number: int) -> str:
+    return f'<a href="#s{number + 1}">{number + 1}</a>'

@@ -1,0 +1,239 @@
+"""Translation of a stream: lines in, lines out, a document as soon as the empty line behind it has come.
+
+What is there already when the system gets to it is translated together, as the documents of a file are;
+nobody waits for documents that have not come yet. Running text is the exception: it is one document to its
+end, and answered when it has come.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Queue
+
+from cotext.data.documents import Document
+from cotext.data.formats.records import OUTER_SPACE
+from cotext.data.splitting import Splitter
+from cotext.files.text import BYTE_ORDER_MARK, TextFile
+from cotext.files.translate_blocks import BlockDocuments
+from cotext.files.wrapping import wrap_width
+from cotext.runtime.errors import CotextError
+from cotext.translation.open import OpenedRun
+from cotext.translation.prose import Prose, trained_length
+from cotext.translation.translator import Translation
+from cotext.translation.wishes import Wishes
+
+DOCUMENTS_AHEAD = 256  # that are read while others are translated, and at most translated together
+NAME = "standard input"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A document of the stream with the endings of its lines, or what is copied: an empty line."""
+
+    document: Document | None
+    endings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningText:
+    """The rest of the stream; `first`: the number of its first line."""
+
+    text: str
+    first: int
+
+
+_Arrived = _Part | _RunningText | CotextError | None
+
+
+@dataclass(slots=True)
+class StreamReport:
+    """Counts of a translated stream."""
+
+    documents: int = 0
+    sentences: int = 0
+    truncated: int = 0  # sentences at the length limit
+    long: int = 0  # longer than the training data
+    split_lines: int = 0
+    split_sentences: int = 0  # in them
+
+    def count(self, translation: Translation) -> None:
+        """Add a document."""
+        self.documents += 1
+        self.sentences += len(translation.document)
+        self.truncated += len(translation.truncated)
+        self.long += len(translation.long)
+
+
+class StreamTranslation:
+    """Translates numbered lines, endings included, a line out for each in.
+
+    `splitter`: of lines that hold several sentences; None: each is translated as one. `running_text`: all is
+    one document; None: from the paragraph on that looks so, before which each empty line ends a document, and
+    which `on_message` tells.
+
+    Raises:
+        CotextError: passes or an alignment that do not suit a stream.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        splitter: Splitter | None,
+        running_text: bool | None,
+        on_message: Callable[[str], None],
+        wishes: Wishes,
+    ) -> None:
+        self._wishes = wishes
+        wishes.check(opened.translator)
+        self.report = StreamReport()
+        self._translator = opened.translator
+        self._opened, self._splitter = opened, splitter
+        self._prose = Prose(
+            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages
+        )
+        self._running_text, self._on_message = running_text, on_message
+        self._translator.plan.check_passes()
+        if self._translator.plan.options.align == "free":
+            raise CotextError(
+                "decode.align = free may leave sentences without a translation, and an empty line ends a "
+                "document; choose decode.align = constrained, or translate a file"
+            )
+
+    def run(self, lines: Iterable[tuple[int, str]], write: Callable[[str], None]) -> None:
+        """Translate; `write` takes whole documents, each with the empty lines behind it.
+
+        Raises:
+            CotextError: a sentence over the limit, lines that cannot be read; what came before is written.
+        """
+        arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
+        # A daemon: it may wait for a line for ever, and must not keep the process.
+        threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
+        for parts, last in _groups(arriving):
+            self._translate(parts, write)
+            if isinstance(last, CotextError):
+                raise last
+            if isinstance(last, _RunningText):
+                write(self._translated_text(last))
+        self.report.split_lines += self._prose.split_lines
+        self.report.split_sentences += self._prose.split_sentences
+
+    def _read(self, lines: Iterable[tuple[int, str]], arriving: "Queue[_Arrived]") -> None:
+        try:
+            for part in self._parts(iter(lines)):
+                arriving.put(part)
+        except CotextError as error:
+            arriving.put(error)
+        else:
+            arriving.put(None)
+
+    def _parts(self, lines: Iterator[tuple[int, str]]) -> Iterator[_Part | _RunningText]:
+        """Documents, called by the number of their first line, with the empty lines that end them."""
+        held: list[str] = []
+        first = 1
+        for number, line in lines:
+            if number == 1 and line.startswith(BYTE_ORDER_MARK):
+                yield _Part(None, (BYTE_ORDER_MARK,))
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            filled = bool(_taken_apart(line)[0])
+            if filled:
+                first = first if held else number
+                held.append(line)
+            if self._running_text or (not filled and held and self._is_running_text(held)):
+                held += [] if filled else [line]
+                break
+            if not filled:
+                yield from _document(held, first)
+                yield _Part(None, (line,))
+                held = []
+        if held and (self._running_text or self._is_running_text(held)):
+            if not self._running_text:
+                self._on_message(
+                    f"{NAME}: read as running text from line {first} on, to its end, as that paragraph holds "
+                    "several sentences a line: empty lines are breaks between paragraphs of one document "
+                    "(--format text: one sentence a line, an empty line after each document)"
+                )
+            yield _RunningText("".join([*held, *(line for _, line in lines)]), first)
+        else:
+            yield from _document(held, first)
+
+    def _is_running_text(self, lines: list[str]) -> bool:
+        """Whether a paragraph does not look like one sentence a line."""
+        if self._running_text is False:
+            return False
+        ends = sum(len(self._prose.sentences(_taken_apart(line)[0])) - 1 for line in lines)
+        return bool(wrap_width(lines)) or (ends > 1 and 2 * ends >= len(lines))
+
+    def _translated_text(self, rest: _RunningText) -> str:
+        file = TextFile(rest.text.encode(), NAME, keep_lines=True)
+        texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
+        texts.check()
+        guide = texts.guide(range(len(texts.documents)))
+        found = dict(self._translator.translate(texts.documents, guide=guide))
+        for translation in found.values():
+            self.report.count(translation)
+        lines, sentences = texts.blocks_split
+        self.report.split_lines += lines
+        self.report.split_sentences += sentences
+        return file.written(texts.blocks(found)).decode()
+
+    def _translate(self, parts: list[_Part], write: Callable[[str], None]) -> None:
+        documents: list[Document] = []
+        problem: CotextError | None = None
+        for part in parts:
+            if part.document is not None:
+                try:
+                    self._translator.check([self._prose.count(part.document)])
+                except CotextError as error:
+                    problem, parts = error, parts[: parts.index(part)]
+                    break
+                documents.append(part.document)
+        split = [self._prose.split(document) for document in documents]
+        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        found = dict(self._translator.translate(split, guide=guide))
+        number = 0
+        for part in parts:
+            if part.document is None:
+                write("".join(part.endings))
+                continue
+            translation = self._prose.join(part.document, found[number])
+            lines = zip(_lines(part.document, translation), part.endings, strict=True)
+            write("".join(f"{line}{ending}" for line, ending in lines))
+            self.report.count(found[number])
+            number += 1
+        if problem is not None:
+            raise problem
+
+
+def _document(lines: list[str], first: int) -> Iterator[_Part]:
+    if lines:
+        sentences, endings = zip(*map(_taken_apart, lines), strict=True)
+        yield _Part(Document(f"of line {first}", sentences), endings)
+
+
+def _taken_apart(line: str) -> tuple[str, str]:
+    """A line without outer space, and its ending."""
+    text = line.removesuffix("\n").removesuffix("\r")
+    return text.strip(OUTER_SPACE), line[len(text) :]
+
+
+def _groups(
+    arriving: "Queue[_Arrived]",
+) -> Iterator[tuple[list[_Part], _RunningText | CotextError | None]]:
+    """The parts that have arrived since the last call, and the running text or error that ends the stream."""
+    while True:
+        parts: list[_Part] = []
+        entry = arriving.get()
+        while isinstance(entry, _Part):
+            parts.append(entry)
+            if len(parts) == DOCUMENTS_AHEAD or arriving.empty():
+                break
+            entry = arriving.get()
+        yield parts, None if isinstance(entry, _Part) else entry
+        if not isinstance(entry, _Part):
+            return
+
+
+def _lines(document: Document, translation: Translation) -> Iterator[str]:
+    # A sentence without a visible character has no translation, and an empty line would end the document.
+    for source, target in zip(document.sentences, translation.document.sentences, strict=True):
+        yield target or source

@@ -1,0 +1,266 @@
+"""Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from cotext.language_models.answers import MAX_ANSWER_BYTES, Answers, Request
+from cotext.language_models.config import Endpoint, read_endpoint
+from cotext.language_models.connection import Connections, PassingError
+from cotext.language_models.numbered import one_line
+from cotext.language_models.pace import Pace, backoff, retry_after
+from cotext.language_models.usage import Counts
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.progress import say
+from cotext.runtime.reading import parse_json
+from cotext.runtime.version import __version__
+
+LASTING_ATTEMPTS: Final = 2  # where answers have no use, and those of further attempts hardly would
+PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+# Codes of errors that come with 429, and do not pass.
+EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
+# Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
+SECRET_CHARACTERS: Final = 12
+SAID_CHARACTERS: Final = 300
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class RefusedRequestError(CotextError):
+    """A request that the API will not answer, however often it is sent.
+
+    `status`: of HTTP; `code`: of the API's error, empty where it has none; `said`: what it says.
+    """
+
+    def __init__(self, message: str, status: int, code: str, said: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.said = status, code, said
+
+
+class UnansweredError(CotextError):
+    """A request without an answer after all attempts; `status`: of the last one, None where it had none."""
+
+    def __init__(self, message: str, status: int | None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """What asks the API of an endpoint, to be shared by threads; `counts` counts what it answered.
+
+    `tell` is called with each attempt that failed, and with what a person should know of answers.
+
+    Raises, when it is made, CotextError: the key is not in its variable; as `Connections`.
+    """
+
+    def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
+        self.endpoint, self.answers, self.counts, self.tell = endpoint, answers, Counts(), tell
+        self._address = endpoint.endpoint.rstrip("/")
+        self._secret = endpoint.secret()
+        self._pace = Pace(endpoint.requests_per_minute)
+        headers = {"User-Agent": f"cotext/{__version__}"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        self._requests: dict[str, threading.Lock] = {}  # of this job, by their digests
+        self._counted: set[str] = set()
+        self._places = threading.BoundedSemaphore(endpoint.at_once)
+        self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)
+
+    @classmethod
+    def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read the description of an endpoint, whose answers are kept beside it.
+
+        Raises:
+            CotextError: as `read_endpoint` and `Client`.
+        """
+        return cls(read_endpoint(path, overrides), Answers.beside(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def stop(self) -> None:
+        """Send nothing more; threads that wait for their turn end in an error."""
+        self._pace.stop()
+
+    def close(self) -> None:
+        """Stop, and close the connections; whoever waits for an answer ends in an error."""
+        self.stop()
+        self._connections.close()
+
+    def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
+        """The answer to a request, which is kept: the same request gets it again, and nothing is sent.
+
+        `path` below the address, as in chat/completions. `repeat`: another number asks for another answer to
+        the same payload.
+
+        Raises:
+            RefusedRequestError: the API will not answer this request.
+            UnansweredError: no answer after all attempts; answers that came before are kept.
+        """
+        request = Request(self._address, path, payload, repeat)
+        # Equal requests of several threads wait for the answer to the first, and share it.
+        with self._requests.setdefault(request.digest, threading.Lock()):
+            found = self.answers.find(request)
+            kept = found is not None
+            if found is None:
+                found = self.answers.keep(request, self._asked(request))
+            # An answer is paid for once, however many sentences it is of.
+            if request.digest not in self._counted:
+                self._counted.add(request.digest)
+                self.counts.count(found.content, found.day, kept)
+        return found.content
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
+        where = f"{self._address}/{request.path}"
+        lasting, deadline = 0, None
+        for attempt in range(1, most + 1):
+            try:
+                with self._places:
+                    self._pace.wait()
+                    # Time before the first turn is the pace, and not the fault of the server.
+                    deadline = deadline or time.monotonic() + limit
+                    seconds = max(deadline - time.monotonic(), 0.0)
+                    return self._sent(request, min(self.endpoint.timeout, seconds))
+            except PassingError as error:
+                said, status = str(error), error.status
+                lasting += error.lasts
+                rest = backoff(attempt - 1) if error.rest is None else error.rest
+            if attempt == most or lasting == LASTING_ATTEMPTS:
+                break
+            left = max(deadline - time.monotonic(), 0.0) if deadline else limit
+            following = rest
+            if rest >= left or (following := self._pace.rest(rest)) >= left:
+                said += (
+                    f"; the next one would start in {_seconds(following)}, and of total_timeout "
+                    f"({_seconds(limit)}) {_seconds(left)} are left"
+                )
+                break
+            self.counts.count_sent_again()
+            of = LASTING_ATTEMPTS if lasting else most
+            self.tell(
+                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {said}; the next one starts "
+                f"in {_seconds(following)}"
+            )
+        attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
+        raise UnansweredError(
+            f"{where}: no answer after {attempts}: {said}; what was answered before is kept in "
+            f"{self.answers.folder}, and the same command goes on from there",
+            status,
+        )
+
+    def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
+        """Send a request once; its answer has so many seconds.
+
+        Raises:
+            RefusedRequestError: as `post`.
+            PassingError: it may be answered later.
+        """
+        try:
+            answer = self._connections.post(f"{self._address}/{request.path}", request.payload, seconds)
+        except PassingError as error:
+            raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
+        if answer.status == 200:
+            return self._content(answer.text)
+        raise self._refusal(answer.status, answer.text, answer.asked)
+
+    def _content(self, text: str) -> dict[str, Any]:
+        try:
+            content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
+        except CotextError as error:
+            raise PassingError(str(error), lasts=True) from None
+        if not isinstance(content, dict):
+            raise PassingError("the answer is no JSON object", lasts=True)
+        if content.get("error"):  # as some proxies send them, with status 200
+            code, said = _error_of(content)
+            # Many tell the status of the server behind them.
+            if code.isdecimal() and 400 <= int(code) < 600:
+                raise self._refusal(int(code), text, "")
+            raise PassingError(f"an error: {said}", status=200)
+        return content
+
+    def _refusal(self, status: int, text: str, asked: str) -> Exception:
+        try:
+            code, said = _error_of(self._cleaned(parse_json(text, "the answer")))
+        except CotextError:
+            # The key first: of what is cut, a part of it might stay.
+            code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
+        what = f"status {status}: {said}" if said else f"status {status}"
+        if status in PASSING and code not in EXHAUSTED:
+            return PassingError(what, retry_after(asked, time.time()) if asked else None, status)
+        return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", status, code, said)
+
+    def _advice(self, status: int) -> str:
+        if status in (401, 403):
+            key = (
+                f"is the key in {self.endpoint.key} right?" if self._secret else "name its variable by `key`"
+            )
+            return f"; the API wants a key: {key}"
+        if status == 404:
+            return f"; is the address right, and is there a model {shown(self.endpoint.model)}?"
+        if 300 <= status < 400:
+            return "; the address has moved: give the new one, as a key is sent to no other"
+        return ""
+
+    def _without_key(self, text: str) -> str:
+        hidden = len(self._secret) >= SECRET_CHARACTERS
+        return text.replace(self._secret, "[key]") if hidden else text
+
+    def _cleaned(self, value: Any) -> Any:
+        """A value of JSON without the key, which a server may send back.
+
+        Raises:
+            CotextError: nested too deep.
+        """
+        if len(self._secret) < SECRET_CHARACTERS:
+            return value
+        try:
+            written = json.dumps(value, ensure_ascii=False)
+            return self._replaced(value) if json.dumps(self._secret)[1:-1] in written else value
+        except RecursionError:
+            raise CotextError("the answer: nested too deep") from None
+
+    def _replaced(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._without_key(value)
+        if isinstance(value, list):
+            return [self._replaced(each) for each in value]
+        if isinstance(value, dict):
+            return {self._without_key(key): self._replaced(each) for key, each in value.items()}
+        return value
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
+
+
+def _whole_characters(text: str) -> str:
+    """A JSON text without half characters, which a model may write and no file takes; ? in their place."""
+    if not _HALF.search(text):
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return text  # refused by whoever reads it
+
+
+def _error_of(content: Any) -> tuple[str, str]:
+    """The code and the text of an error, in the forms that APIs give it."""
+    error = content.get("error", content) if isinstance(content, dict) else content
+    if not isinstance(error, dict):
+        return "", one_line(str(error))[:SAID_CHARACTERS]
+    code = error.get("code") or error.get("type") or ""
+    said = error.get("message") or error.get("detail") or error
+    return str(code)[:SAID_CHARACTERS], one_line(str(said))[:SAID_CHARACTERS]

@@ -1,0 +1,151 @@
+"""Connections to an API, shared by threads: a limit of time and of bytes on every answer as a whole.
+
+The limits that a library for HTTP has are of single reads: a server that sends a byte at a time never reaches
+them. Here a request, from its name's look-up to the last byte, is one task of an event loop, which ends it.
+"""
+
+import ssl
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final
+
+from cotext.language_models.pace import StoppedError
+from cotext.runtime.errors import CotextError, shown
+
+ENCODING: Final = "gzip"
+
+
+class PassingError(Exception):
+    """A request that may be answered later; `rest`: the seconds that the server asks for.
+
+    `status`: of HTTP, None where there was no answer. `lasts`: an answer came that has no use, and that of
+    another attempt is hardly better.
+    """
+
+    def __init__(
+        self, what: str, rest: float | None = None, status: int | None = None, lasts: bool = False
+    ) -> None:
+        super().__init__(what)
+        self.rest, self.status, self.lasts = rest, status, lasts
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An answer; `asked`: the header Retry-After."""
+
+    status: int
+    text: str
+    asked: str
+
+
+class Connections:
+    """Up to `at_once` connections to one address; every answer has `most_bytes` as a whole.
+
+    Raises, when it is made, CotextError: httpx is not installed, or what leads to the address is wrong.
+    """
+
+    def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
+        try:
+            import httpx
+            from anyio.from_thread import start_blocking_portal
+        except ImportError:
+            raise CotextError(
+                "language models behind an API need httpx; pip install 'cotext[endpoints]'"
+            ) from None
+        self._most_bytes = most_bytes
+        try:
+            httpx.Request("POST", address)  # names that no machine can have
+            self._http = httpx.AsyncClient(
+                # No other encoding, nor several: few bytes could stand for any number.
+                headers={**headers, "Accept-Encoding": ENCODING},
+                timeout=None,  # that of `post` is of all that a request does
+                limits=httpx.Limits(max_keepalive_connections=at_once),
+                verify=certificates(),
+            )
+        except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            raise CotextError(
+                f"{address}: no connection can be made: {error}; is the address right, and are the "
+                "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, where they are set?"
+            ) from None
+        self._errors, self._unreadable = httpx.HTTPError, httpx.DecodingError
+        self._waiting: set[Future[Received]] = set()
+        self._closed = False
+        self._loop = ExitStack()
+        self._portal = self._loop.enter_context(start_blocking_portal())
+        self._loop.callback(self._portal.call, self._http.aclose)
+
+    def close(self) -> None:
+        """End all connections; requests that are under way get no answer."""
+        self._closed = True
+        for answer in list(self._waiting):
+            answer.cancel()
+        self._loop.close()
+
+    def post(self, address: str, payload: Mapping[str, Any], seconds: float) -> Received:
+        """Send a request once; the whole answer has so many seconds.
+
+        Raises:
+            PassingError: no answer, or none that may be read.
+            StoppedError: another thread has closed the connections.
+        """
+        answer: Future[Received]
+        try:
+            answer = self._portal.start_task_soon(self._received, address, dict(payload), seconds)
+        except RuntimeError:  # the loop has ended
+            raise StoppedError from None
+        self._waiting.add(answer)
+        try:
+            if self._closed:
+                raise StoppedError
+            return answer.result()
+        except self._errors as error:
+            if _are_headers_too_large(error):
+                raise PassingError("the headers of the answer are too large", lasts=True) from None
+            said = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise PassingError(said, lasts=isinstance(error, self._unreadable)) from None
+        except TimeoutError:
+            raise PassingError(f"no whole answer in {seconds:.3g} seconds") from None
+        except (CancelledError, RuntimeError):  # ended in the middle
+            raise StoppedError from None
+        finally:
+            self._waiting.discard(answer)
+            answer.cancel()  # on an interrupt, nobody waits for it any more
+
+    async def _received(self, address: str, payload: dict[str, Any], seconds: float) -> Received:
+        from anyio import fail_after
+
+        body = bytearray()
+        with fail_after(seconds):
+            async with self._http.stream("POST", address, json=payload) as response:
+                encoding = response.headers.get("Content-Encoding", ENCODING)
+                if encoding.strip().lower() not in (ENCODING, "identity", ""):
+                    told = f"an answer in the encoding {shown(encoding)}, not asked for"
+                    raise PassingError(told, lasts=True)
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > self._most_bytes:
+                        raise PassingError(f"an answer of more than {self._most_bytes:,} bytes", lasts=True)
+        asked = response.headers.get("Retry-After", "")
+        return Received(response.status_code, body.decode(errors="replace"), asked)
+
+
+def _are_headers_too_large(error: BaseException) -> bool:
+    """Whether the reader of HTTP/1.1 below the client has given up for the length of headers."""
+    from h11 import RemoteProtocolError
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, RemoteProtocolError):
+        cause = cause.__context__  # that `httpcore` hands on is no cause
+    return cause is not None and cause.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Whom to trust, read once: it takes longer than many a request."""
+    import httpx
+
+    return httpx.create_ssl_context()

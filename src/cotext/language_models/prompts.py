@@ -1,0 +1,90 @@
+"""Prompts: what a language model is told, in front of the sentences that it is to translate."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from cotext.data.languages import Languages
+from cotext.language_models.config import Endpoint
+from cotext.language_models.numbered import beginning, numbered, one_line, read_numbered, read_plain
+from cotext.language_models.plan import Piece
+from cotext.language_models.template import filled
+from cotext.runtime.errors import CotextError
+
+_CONTEXT: Final = "\nSentences before them, each followed by its translation, for context alone:\n"
+_INSTRUCTED: Final = "Instructions for this translation, but for the form of your answer:\n%s\n\n"
+_AGAIN: Final = "Mind the form of your answer: an earlier one was of no use, as it %s.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A template, filled in for pieces of documents; languages by `names` in it, and by their codes."""
+
+    template: str
+    names: tuple[str, str]
+    languages: Languages
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether sentences have numbers, in the prompt and in its answer."""
+        return "{sentence}" not in self.template
+
+    @property
+    def digest(self) -> str:
+        """What tells this template from others."""
+        return hashlib.sha256(self.template.encode()).hexdigest()[:8]
+
+    def messages(self, piece: Piece, problem: str = "") -> list[dict[str, str]]:
+        """The messages of a chat that ask for the translation of a piece.
+
+        `problem`: of an earlier answer, which "the answer ..." completes.
+        """
+        instructed = _INSTRUCTED % piece.instruction if piece.instruction else ""
+        return [{"role": "user", "content": self._said(problem) + instructed + self._filled(piece)}]
+
+    def beginning(self, translated: tuple[str, ...]) -> str:
+        """What an answer begins with whose first sentences are these, up to the next one."""
+        return beginning(translated) if self.is_numbered else ""
+
+    def read(self, answer: str, piece: Piece) -> tuple[list[str], list[str]]:
+        """The translations in an answer, one a sentence, and what was left out of it.
+
+        Raises:
+            UnusableError: it holds something else.
+        """
+        if self.is_numbered:
+            return read_numbered(answer, len(piece))
+        sentence, left_out = read_plain(answer, self.languages.target)
+        return [sentence], left_out
+
+    def _said(self, problem: str) -> str:
+        return _AGAIN % problem if problem else ""
+
+    def _filled(self, piece: Piece) -> str:
+        if not self.is_numbered and len(piece) != 1:
+            raise CotextError("a template with {sentence} is of one sentence a request; write {sentences}")
+        values = {
+            "source_language": self.names[0],
+            "target_language": self.names[1],
+            "count": str(len(piece)),
+            "context": self._context(piece),
+            "sentences": numbered(piece.sentences),
+            "sentence": one_line(piece.sentences[0]),
+        }
+        return filled(self.template, values)
+
+    def _context(self, piece: Piece) -> str:
+        if not piece.before:
+            return ""
+        pairs = zip(piece.before, piece.translated_before, strict=True)
+        lines = (
+            f"{name}: {one_line(text)}\n"
+            for pair in pairs
+            for name, text in zip(self.names, pair, strict=True)
+        )
+        return _CONTEXT + "".join(lines)
+
+
+def prompt_of(endpoint: Endpoint) -> Prompt:
+    """The prompt that an endpoint is asked with."""
+    return Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)

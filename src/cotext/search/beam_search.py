@@ -1,0 +1,391 @@
+"""Beam search and greedy search of autoregressive models, under the rules of `cotext.search.constraints`.
+
+Search knows `encode` and `decode` of a model and its state, which it does not look into.
+
+Shapes: B entries (one per request that is not finished), W beam, R rows (R = B * W), C candidates of a step,
+U columns of the output layer, D model, M most new tokens.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cotext.config.decoding import LengthPenaltyForm
+from cotext.data.batch import Source
+from cotext.data.collate import padded
+from cotext.layers.kernels.precision import precise_dtype
+from cotext.models.interface import AutoregressiveModel
+from cotext.runtime.errors import CotextError
+from cotext.search.best_columns import best_column, best_columns
+from cotext.search.constraints import (
+    Align,
+    Rules,
+    SearchRequest,
+    SearchSymbols,
+    SentenceProgress,
+    check_requests,
+    truncated,
+)
+from cotext.search.length_penalty import length_divisor
+from cotext.search.lexical_search import LexicalBeam
+from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
+from cotext.search.output_layer import OutputLayer
+from cotext.search.sentence_recovery import begun_input
+from cotext.search.steps import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Beam size, length penalty and constraints of a search.
+
+    The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
+    including `eos`. A beam of 1 is greedy search.
+
+    `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
+    any time, and so may `eos`.
+
+    `nbest` above 1: the best so many hypotheses of a request for one sentence, the best one as without it.
+
+    `scored`: whether hypotheses have log-probabilities, without which a beam of 1 finds the same tokens.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    align: Align = "constrained"
+    nbest: int = 1
+    scored: bool = True
+    length_penalty_form: LengthPenaltyForm = "power"
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise CotextError(f"beam is {self.beam}; it must be at least 1")
+        if not self.length_penalty >= 0:
+            raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
+        if self.nbest > self.beam:
+            kind = "greedy search knows one hypothesis" if self.beam == 1 else "no more are side by side"
+            raise CotextError(
+                f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
+                f"{self.nbest} or more"
+            )
+        if self.beam > 1 and not self.scored:
+            raise CotextError(
+                f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
+                "choose decode.beam = 1, or leave it out"
+            )
+
+    def divisor(self, length: int) -> float:
+        """Return the length penalty of a hypothesis."""
+        return length_divisor(length, self.length_penalty, self.length_penalty_form)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The best hypothesis for a request.
+
+    `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum; NaN where the search
+    was not `scored`. An engine may know the sum alone, which then stands at the `eos`. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
+    the further hypotheses of every sentence requested, best first, where such are asked for and known: of
+    several sentences to be written one after the other, none are.
+    """
+
+    tokens: list[int]
+    token_log_probabilities: list[float]
+    log_probability: float
+    score: float
+    truncated: tuple[int, ...]
+    others: tuple[tuple[Alternative, ...], ...] = ()
+
+    def unscored(self) -> "Hypothesis":
+        """The same without its numbers, which are sums of logits."""
+        without = [math.nan] * len(self.token_log_probabilities)
+        return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
+
+
+@dataclass(slots=True)
+class _Frontier:
+    """The hypotheses in the beam and, for every entry, the best one that has ended."""
+
+    entry: Tensor  # [B], which request
+    progress: SentenceProgress
+    largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
+    tokens: Tensor  # [B, W, M]
+    token_log_probability: Tensor  # [B, W, M]
+    log_probability: Tensor  # [B, W]; -inf: no hypothesis
+    best_tokens: Tensor  # [B, M]
+    best_token_log_probability: Tensor  # [B, M]
+    best_length: Tensor  # [B]
+    best_log_probability: Tensor  # [B]
+    best_score: Tensor  # [B]
+
+    def select(self, entries: Tensor) -> "_Frontier":
+        """Keep the given entries, in the given order."""
+        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        kept: list[Any] = [
+            v.select(entries) if isinstance(v, SentenceProgress) else v.index_select(0, entries)
+            for v in values
+        ]
+        return _Frontier(*kept)
+
+
+def search(
+    model: AutoregressiveModel,
+    source: Source,
+    requests: Sequence[SearchRequest],
+    symbols: SearchSymbols,
+    options: SearchOptions,
+) -> list[Hypothesis]:
+    """Return the best hypothesis found for every row of the source; the model must be in eval mode.
+
+    An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
+    became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
+    Raises CotextError when a request cannot be met, or the model's output is not a number.
+    """
+    if not requests or len(requests) != len(source.tokens):
+        raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
+    check_requests(requests, symbols, options.align)
+    if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
+        options = replace(options, beam=lexical.width, scored=True)
+    with torch.inference_mode():
+        found, steps = dict[int, Hypothesis](), Steps()
+        state = model.encode(source)
+        steps.tell(found)  # the longest pass of the batch is over
+        most_tokens = max(sum(r.max_tokens) for r in requests)
+        # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
+        longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
+        state.open(longest + most_tokens)
+        output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
+        rules = Rules.of(symbols, options.align, output, model.output_weight.device)
+        hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
+        state.widen(options.beam)
+        hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
+        frontier = _start(requests, symbols, options, hidden_RD)
+        nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
+        # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
+        first_limit = int(frontier.progress.limits.min()) - 2
+        for written in range(most_tokens):
+            next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
+            rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
+            beams = frontier, next_RU, written, rules, options, output, lexical, nbest
+            origin, tokens_R1, goes_on = _advance(*beams)
+            if origin is not None:
+                state.reorder(origin)
+            if some_ended := not bool(goes_on.all()):
+                _collect(frontier, ~goes_on, requests, rules, found, nbest, options.scored)
+            steps.tell(found)
+            if some_ended:
+                if not bool(goes_on.any()):
+                    break
+                if model.sees_other_rows:
+                    ended = (~goes_on).nonzero().flatten()
+                    results = [(requests[i], found[i].tokens) for i in frontier.entry[ended].tolist()]
+                    state.finish(ended, *_decoder_inputs(results, rules, ended.device))
+                entries = _closing_ranks(goes_on)
+                frontier = frontier.select(entries)
+                lexical, nbest = lexical and lexical.select(entries), nbest and nbest.select(entries)
+                output.select(entries)
+                state.select(entries, options.beam)
+                tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
+            hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
+    return [found[i] for i in range(len(requests))]
+
+
+def _read_prefixes(
+    model: AutoregressiveModel,
+    state: Any,
+    requests: Sequence[SearchRequest],
+    rules: Rules,
+    device: torch.device,
+) -> Tensor:
+    """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
+    tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
+    hidden_BTD = model.decode(tokens, sentence, state)
+    last = (sentence >= 0).sum(dim=1).to(hidden_BTD.device) - 1
+    return hidden_BTD[torch.arange(len(requests), device=hidden_BTD.device), last]
+
+
+def _decoder_inputs(
+    rows: Sequence[tuple[SearchRequest, Sequence[int]]], rules: Rules, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Decoder inputs of requests and of new labels after their prefixes, and the sentence of each.
+
+    Two [len(rows), longest], with sentence -1 on padding.
+    """
+    sides = [
+        begun_input(
+            (*request.prefix, *labels), rules.special, request.first_sentence, request.sentence_offset
+        )
+        for request, labels in rows
+    ]
+    tokens, sentence = padded(sides, rules.special.pad)
+    return tokens.to(device), sentence.to(device)
+
+
+def _start(
+    requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
+) -> _Frontier:
+    """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
+    entries, beam, device = len(requests), options.beam, like.device
+    dtype = precise_dtype(like)
+    most_tokens = [sum(request.max_tokens) for request in requests]
+    largest_divisors = [options.divisor(length) for length in most_tokens]
+    tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
+    log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
+    log_probability[:, 0] = 0
+    return _Frontier(
+        entry=torch.arange(entries, device=device),
+        progress=SentenceProgress.start(requests, symbols, options.align, beam, device),
+        largest_divisor=torch.tensor(largest_divisors, dtype=dtype, device=device),
+        tokens=tokens,
+        token_log_probability=torch.zeros_like(tokens, dtype=dtype),
+        log_probability=log_probability,
+        best_tokens=torch.zeros_like(tokens[:, 0]),
+        best_token_log_probability=torch.zeros_like(tokens[:, 0], dtype=dtype),
+        best_length=torch.zeros(entries, dtype=torch.long, device=device),
+        best_log_probability=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
+        best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
+    )
+
+
+def _nbest_beam(
+    model: AutoregressiveModel,
+    requests: Sequence[SearchRequest],
+    options: SearchOptions,
+    frontier: _Frontier,
+) -> NBestBeam | None:
+    """The rest of the beams, where lists are wanted: of requests for one sentence."""
+    wanted = [options.nbest if request.sentences == 1 else 0 for request in requests]
+    if options.nbest == 1 or not any(wanted):
+        return None
+    # What other rows see of a beam must not change with the list.
+    return NBestBeam(wanted, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows)
+
+
+def _advance(
+    frontier: _Frontier,
+    next_RU: Tensor,
+    written: int,
+    rules: Rules,
+    options: SearchOptions,
+    output: OutputLayer,
+    lexical: LexicalBeam | None,
+    nbest: NBestBeam | None,
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Extend every hypothesis by one token, in place.
+
+    Returns for every row the row that it continues [R], or None where that is the row itself, the next
+    decoder inputs [R, 1], and which entries go on [B].
+    """
+    entries, beam = frontier.log_probability.shape
+    # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
+    # the first to end is the answer.
+    each = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
+    own, column = best_columns(next_RU, each) if each > 1 else best_column(next_RU)
+    token = output.tokens(column)
+    reserve = None if nbest is None else nbest.candidates(own, token)
+    candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
+    if beam > 1:
+        candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
+        origin, token, own = at // each, _picked(token, at), _picked(own, at)
+    if lexical is not None:
+        every = candidate, origin, token, own
+        lexical.choose(
+            output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, every
+        )
+    ends = rules.ends(frontier.progress, origin, token)
+    found = Candidates(candidate, origin, token, own)
+    going = found if beam == 1 else found.first(beam)
+    if bool(ends.any()):  # in most steps, none does
+        _end(frontier, found.where(ends), written, options)
+        going = found.where(~ends)
+        going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
+    # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
+    goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
+    frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
+    if nbest is not None:
+        nbest.note(frontier.entry, found.where(ends), frontier.tokens, written)
+    if nbest is not None and reserve is not None:
+        also = rules.ends(frontier.progress, reserve.origin, reserve.token)
+        nbest.note(frontier.entry, reserve.where(also), frontier.tokens, written)
+        others = found.where(~ends), reserve.where(~also)
+        going, goes_on = nbest.fill(frontier.entry, going, goes_on, others, frontier.largest_divisor)
+    if beam > 1:
+        frontier.progress.reorder(going.origin)
+        for history in (frontier.tokens, frontier.token_log_probability):
+            past = history[:, :, :written]
+            past.copy_(past.take_along_dim(going.origin[:, :, None], dim=1))
+    frontier.tokens[:, :, written] = going.token
+    frontier.token_log_probability[:, :, written] = going.own
+    following = rules.follow(frontier.progress, going.token, written)
+    if beam == 1:
+        return None, following, goes_on.any(dim=1)
+    row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
+    return row.flatten(), following, goes_on.any(dim=1)
+
+
+def _picked(x: Tensor, at: Tensor) -> Tensor:
+    """The candidates `at` [B, C] of those of all beams of an entry [R, C']."""
+    return x.view(at.size(0), -1).gather(1, at)
+
+
+def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:
+    """Keep the best of the hypotheses that end now, [B, C], where it beats what the entry had."""
+    log_probability, which = ended.total.max(dim=1)
+    score = log_probability / options.divisor(written + 1)
+    better = score > frontier.best_score
+    row = ended.origin.gather(1, which[:, None])[:, :, None]
+
+    def kept(before: Tensor, history: Tensor) -> Tensor:
+        return torch.where(better[:, None], history.take_along_dim(row, dim=1)[:, 0], before)
+
+    frontier.best_tokens = kept(frontier.best_tokens, frontier.tokens)
+    histories = frontier.best_token_log_probability, frontier.token_log_probability
+    frontier.best_token_log_probability = kept(*histories)
+    last = ended.own.gather(1, which[:, None])[:, 0]
+    at_end = frontier.best_token_log_probability[:, written]
+    frontier.best_token_log_probability[:, written] = torch.where(better, last, at_end)
+    frontier.best_length = torch.where(better, written + 1, frontier.best_length)
+    frontier.best_log_probability = torch.where(better, log_probability, frontier.best_log_probability)
+    frontier.best_score = torch.where(better, score, frontier.best_score)
+
+
+def _closing_ranks(stays: Tensor) -> Tensor:
+    """Order the entries that stay so that few of them move: the last ones fill the gaps. [B] -> [B']."""
+    kept = int(stays.sum())
+    order = torch.arange(kept, device=stays.device)
+    order[~stays[:kept]] = stays[kept:].nonzero().flatten() + kept
+    return order
+
+
+def _collect(
+    frontier: _Frontier,
+    done: Tensor,
+    requests: Sequence[SearchRequest],
+    rules: Rules,
+    found: dict[int, Hypothesis],
+    nbest: NBestBeam | None,
+    scored: bool,
+) -> None:
+    """Take the results of the entries that are done, [B], out of the frontier."""
+    for i in done.nonzero().flatten().tolist():
+        entry, length = int(frontier.entry[i]), int(frontier.best_length[i])
+        if length == 0:
+            raise CotextError(
+                f"request {entry}: no allowed token has a probability above zero; the output may hold "
+                "NaN, or the vocabulary no token but blanks; check the model with the loss on known text"
+            )
+        tokens = frontier.best_tokens[i, : length - 1].tolist()
+        hypothesis = Hypothesis(
+            tokens=tokens,
+            token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
+            log_probability=float(frontier.best_log_probability[i]),
+            score=float(frontier.best_score[i]),
+            truncated=truncated(tokens, requests[entry], rules.special, rules.free),
+            others=() if nbest is None else nbest.others(entry, tokens),
+        )
+        found[entry] = hypothesis if scored else hypothesis.unscored()

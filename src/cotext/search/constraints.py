@@ -1,0 +1,292 @@
+"""Constraints of search: what is requested for a row, and which token may follow which.
+
+    plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
+    bracket   y1 eos y2 eos y3 eos, where the input after each `eos` but the last is `bos`
+    numbered  as with brackets, but for the number of the sentence in place of `bos`
+
+Constrained search gives exactly the sentences requested, none of them empty, each closed by the separator of
+its sentence index and within its own length limit; a sentence at its limit is truncated. Free search leaves
+all of that to the model.
+
+Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested,
+S separators, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cotext.data.batch import SpecialSymbols
+from cotext.data.build import check_align
+from cotext.runtime.errors import CotextError
+from cotext.search.lexical import SentenceAutomaton
+from cotext.search.output_layer import OutputLayer
+
+Align = Literal["constrained", "free"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSymbols:
+    """The token ids that constraints are made of.
+
+    `blank` decode to an empty string; no output holds those of `unused`: special symbols of other recipes,
+    and symbols of languages.
+    """
+
+    special: SpecialSymbols
+    unk: int
+    blank: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
+
+    @property
+    def closing(self) -> tuple[int, ...]:
+        """The symbols that close a sentence."""
+        return (*self.special.separators, self.special.eos)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """The sentences to be searched for one row of the source, and the labels before them.
+
+    `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
+    sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
+    document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
+    sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
+    prefix has begun counts as the first. In free search only the sum counts. `automata`: the lexical
+    constraints of these sentences; empty: none of them has any. `goes_on`: the row has sentences after
+    these, so that the last is closed by its separator; not in free search. `shortlist`: the tokens that these
+    sentences may hold beside those of their constraints, ascending; None: any.
+    """
+
+    prefix: Sequence[int]
+    first_sentence: int
+    max_tokens: tuple[int, ...]
+    sentence_offset: int = 0
+    automata: tuple[SentenceAutomaton | None, ...] = ()
+    goes_on: bool = False
+    shortlist: Tensor | None = field(default=None, compare=False)
+
+    @property
+    def writable(self) -> Tensor | None:
+        """The shortlist with the tokens of lexical constraints."""
+        if self.shortlist is None or not any(self.automata):
+            return self.shortlist
+        phrases = {token for each in self.automata if each is not None for token in each.vocabulary}
+        return torch.tensor(sorted(phrases.union(self.shortlist.tolist())))
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences to be searched."""
+        return len(self.max_tokens)
+
+    def closed_before(self, symbols: SearchSymbols) -> int:
+        """The number of sentences that the prefix closes."""
+        return sum(map(self.prefix.count, symbols.special.separators))
+
+    def has_begun(self, symbols: SearchSymbols) -> bool:
+        """Whether the prefix holds a token of the first sentence to be searched, other than blank ones."""
+        for token in reversed(self.prefix):
+            if token in symbols.special.separators:
+                return False
+            if token not in symbols.blank:
+                return True
+        return False
+
+
+def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
+    """Refuse requests that no output can meet.
+
+    Raises:
+        CotextError: no sentence, or a limit too low for one.
+    """
+    check_align(align, symbols.special.bracket)
+    for i, request in enumerate(requests):
+        if request.sentences < 1:
+            raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
+        for number, limit in enumerate(request.max_tokens, start=1):
+            need = 2 - (number == 1 and request.has_begun(symbols))
+            if limit < need:
+                raise CotextError(
+                    f"request {i}: sentence {number} of {request.sentences} needs at least {need} tokens, "
+                    f"but its max_tokens is {limit}; raise the limit"
+                )
+
+
+@dataclass(slots=True)
+class SentenceProgress:
+    """The sentence that every hypothesis is in, and what is left of its limits.
+
+    In free search no sentence must come before the last, none needs a content token, and the one limit is
+    that of the whole.
+    """
+
+    first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
+    sentence_offset: Tensor  # [B], index in the document of sentence 0
+    last: Tensor  # [B], how many sentences are closed before the last one
+    goes_on: Tensor  # [B], whether that one is closed by its separator
+    limits: Tensor  # [B, N]
+    closed: Tensor  # [B, W], sentences closed so far
+    stop: Tensor  # [B, W], how many tokens there may be when the sentence being written is closed
+    has_content_token: Tensor  # [B, W], True once the sentence being written may be closed
+
+    @classmethod
+    def start(
+        cls,
+        requests: Sequence[SearchRequest],
+        symbols: SearchSymbols,
+        align: Align,
+        beam: int,
+        device: torch.device,
+    ) -> "SentenceProgress":
+        """The state before the first token."""
+        free = align == "free"
+        limits = [(sum(r.max_tokens),) if free else r.max_tokens for r in requests]
+        most = max(map(len, limits))
+        # The limits of sentences beyond those requested are never read.
+        limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
+        has_content_token = torch.tensor([free or r.has_begun(symbols) for r in requests], device=device)
+        return cls(
+            first=torch.tensor(
+                [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
+            ),
+            sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
+            last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
+            goes_on=torch.tensor([r.goes_on for r in requests], device=device),
+            limits=limits_BN,
+            closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
+            stop=limits_BN[:, :1].repeat(1, beam),
+            has_content_token=has_content_token[:, None].repeat(1, beam),
+        )
+
+    @property
+    def sentence(self) -> Tensor:
+        """Sentence index of the next decoder input: [B, W]."""
+        return self.first[:, None] + self.closed
+
+    def select(self, entries: Tensor) -> "SentenceProgress":
+        """Keep the given entries, in the given order."""
+        return SentenceProgress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
+
+    def reorder(self, origin: Tensor) -> None:
+        """Beam w continues what beam origin[:, w] was: [B, W]."""
+        for name in ("closed", "stop", "has_content_token"):
+            setattr(self, name, getattr(self, name).gather(1, origin))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The constraints as index tensors: which token may follow, and what it does to the progress.
+
+    What is forbidden is given by its columns in the output layer.
+    """
+
+    special: SpecialSymbols
+    free: bool
+    never: Tensor  # columns that no output holds, and those that close a sentence: allowed one by one
+    blank: Tensor  # columns
+    separators: Tensor  # [S], columns that close sentence 0, 1 ...
+    end: int  # column of `eos`
+    separates: Tensor  # [V], True for these
+    openings: Tensor  # what opens sentence 0, 1 ... of a document, where sentences are bracketed
+    words: Tensor  # [V], True for ids after which a sentence may be closed
+
+    @classmethod
+    def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
+        """The rules for what an output layer may write."""
+        if output.is_whole:
+            return _rules_of_whole(symbols, align, output.vocabulary, device)
+        return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
+
+    @classmethod
+    def _with_columns(
+        cls,
+        symbols: SearchSymbols,
+        align: Align,
+        vocabulary: int,
+        columns: Callable[[Tensor], Tensor],
+        device: torch.device,
+    ) -> "Rules":
+        special, free = symbols.special, align == "free"
+        closing = () if free else symbols.closing
+        unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
+        never = torch.tensor([*unwritten, *closing], device=device)
+        blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
+        separators = torch.tensor(special.separators, device=device)
+        separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        separates[separators] = True
+        words = torch.ones_like(separates)
+        if not free:
+            words[never] = False
+            words[blank] = False
+        openings = torch.tensor(special.numbers or (special.bos,), device=device)
+        end = int(columns(torch.tensor([special.eos], device=device)))
+        found = columns(never), columns(blank), columns(separators), end
+        return cls(special, free, *found, separates, openings, words)
+
+    def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
+        """Set the log-probabilities of tokens that may not follow to -inf, in place.
+
+        `near_a_limit`: whether some hypothesis may be at a limit.
+        """
+        has_content_token = progress.has_content_token.flatten()
+        index = progress.sentence.clamp(max=self.separators.numel() - 1)
+        more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
+        closer = torch.where(more, self.separators[index], self.end).view(-1, 1)
+        closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
+        next_RU.index_fill_(1, self.never, -torch.inf)
+        if near_a_limit:
+            # A sentence needs its closing symbol and, where it has none yet, a content token.
+            at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
+            if bool(at_limit.any()):
+                # With a content token it is truncated now; without, it gets one.
+                next_RU.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
+                next_RU[:, self.blank] = next_RU[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
+        next_RU.scatter_(1, closer, closing)
+
+    def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
+        """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""
+        closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
+        return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
+
+    def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
+        """Update the progress by the tokens just chosen, [B, W]; returns them as decoder inputs, [R, 1]."""
+        separates = self.separates[token]
+        progress.closed = progress.closed + separates.long()
+        if not self.free:
+            # Beams of probability 0 may hold any tokens.
+            progress.closed = torch.minimum(progress.closed, progress.last[:, None])
+            stop = progress.limits.gather(1, progress.closed) + written + 1
+            progress.stop = torch.where(separates, stop, progress.stop)
+        progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
+        following = token
+        if self.special.bracket:
+            opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)
+            following = torch.where(separates, opening, token)
+        return following.reshape(-1, 1)
+
+    def opening(self, index: Tensor) -> Tensor:
+        """The symbols that open bracketed sentences, by their index in the document."""
+        return self.openings[index.clamp(max=self.openings.numel() - 1)]
+
+
+@lru_cache(maxsize=8)
+def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> Rules:
+    """The rules where every token is a column, which are the same for all windows of all documents."""
+    return Rules._with_columns(symbols, align, vocabulary, lambda tokens: tokens, device)
+
+
+def truncated(
+    tokens: Sequence[int], request: SearchRequest, special: SpecialSymbols, free: bool
+) -> tuple[int, ...]:
+    """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
+    if free:
+        return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
+    closing = set(special.separators)
+    closers = [*(i for i, token in enumerate(tokens) if token in closing), len(tokens)]
+    lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
+    limits = zip(closers, lengths, request.max_tokens, strict=True)
+    return tuple(i for i, length, limit in limits if length == limit)

@@ -1,0 +1,314 @@
+"""Lexical constraints of a sentence as an automaton over its tokens.
+
+What was written is compared as text, character by character (`spelling.py`), so that a phrase counts in
+whatever subwords it was written. Occurrences are whole words; where they overlap, the leftmost counts, and of
+those that begin together the longest, as in a lexer: "New York" within the term "New York Times" is not one.
+
+    text       the new New York T|imes          tail: "New York T", may still become a phrase
+    counts     per unit, how often it occurred: a required group of alternatives, or a copied text
+
+A token is refused that completes a forbidden phrase, or most of its last word, which would stay as a stump,
+or a copied text once more than asked, unless a longer phrase that is still unmet begins so; and a copied text
+that is complete is not begun again. The next tokens of unmet phrases are offered to search
+(`lexical_search.py`), which refuses tokens that leave them no room.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cotext.data.words import is_boundary, is_letter
+from cotext.search.guide import Guide, SentenceConstraints
+from cotext.search.spelling import Spelling
+
+__all__ = ["Guide", "SentenceAutomaton", "SentenceConstraints", "Written"]
+
+# After these a phrase may begin without a space.
+_OPENING: Final = "([{<\"'„“‚‘«‹¿¡/=-–—"
+
+
+class Written(NamedTuple):
+    """What was written of a sentence, as far as its constraints are concerned.
+
+    `counts` of the units; `tail` may become a phrase, `before` is the character before it, and `joined` says
+    that the next token is joined to the last.
+    """
+
+    counts: tuple[int, ...]
+    before: str = ""
+    tail: str = ""
+    joined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A text to be copied `need` times, or alternatives of which so many, or more, are required."""
+
+    phrases: tuple[str, ...]
+    need: int
+    exact: bool
+    tokens: int  # of its shortest phrase
+
+
+class SentenceAutomaton:
+    """The constraints of one sentence for the tokens of a spelling.
+
+    Phrases that the tokenizer cannot write are left out; a requirement without any other is not kept, and
+    stands in `unwritable`.
+    """
+
+    def __init__(self, constraints: SentenceConstraints, spelling: Spelling) -> None:
+        self.constraints = constraints
+        self._spelling = spelling
+        self._paths: dict[str, list[int]] = {}
+        self.unwritable: list[tuple[str, ...]] = []
+        self._units = self._made(constraints)
+        self._units_of: dict[str, list[int]] = {}
+        for i, unit in enumerate(self._units):
+            for phrase in unit.phrases:
+                self._units_of.setdefault(phrase, []).append(i)
+        forbidden = filter(None, map(self._spelled, constraints.forbidden))
+        self._forbidden = set(forbidden) - self._units_of.keys()
+        self._phrases = sorted({*self._units_of, *self._forbidden}, key=len, reverse=True)
+        self._beginnings = {phrase[:n] for phrase in self._phrases for n in range(1, len(phrase) + 1)}
+        self._rests = {phrase: self._cut(phrase) for phrase in self._units_of}
+        self._steps: dict[tuple[Written, int], Written | None] = {}
+        self._offers: dict[Written, tuple[int, ...]] = {}
+        self._standings: dict[Written, tuple[int, bool, int, int]] = {}
+        self.start = Written((0,) * len(self._units))
+        self.tokens = sum(unit.need * unit.tokens for unit in self._units)
+        self.size = sum(unit.need for unit in self._units)
+
+    def _made(self, constraints: SentenceConstraints) -> list[_Unit]:
+        units = []
+        for text, need in Counter(constraints.copied).items():
+            units += self._unit((text,), need, exact=True)
+        for phrases, need in Counter(constraints.required).items():
+            units += self._unit(phrases, need, exact=False)
+        # An occurrence counts for the unit that has the fewest other ways.
+        return sorted(units, key=lambda unit: len(unit.phrases))
+
+    def _unit(self, phrases: tuple[str, ...], need: int, exact: bool) -> list[_Unit]:
+        spelled = tuple(dict.fromkeys(filter(None, map(self._spelled, phrases))))
+        if not spelled:
+            self.unwritable.append(phrases)
+            return []
+        return [_Unit(spelled, need, exact, min(len(self._paths[phrase]) for phrase in spelled))]
+
+    def _spelled(self, phrase: str) -> str:
+        """A phrase as its tokens spell it; empty: the tokenizer cannot write it."""
+        tokens = self._spelling.encoded(phrase)
+        if tokens is None:
+            return ""
+        spelled = " ".join(self._spelling.text(tokens).split())
+        self._paths[spelled] = tokens
+        return spelled
+
+    def _cut(self, phrase: str) -> dict[int, Sequence[int]]:
+        """Per place within a phrase where one of its tokens ends: the tokens after it."""
+        path = self._paths[phrase]
+        places = (len(self._spelling.text(path[:i]).lstrip()) for i in range(1, len(path)))
+        # At 0 where the first token is the space alone.
+        return {place: path[i:] for i, place in enumerate(places, start=1)}
+
+    @property
+    def vocabulary(self) -> set[int]:
+        """The tokens of all phrases, behind a space and where they begin within a word."""
+        within = (self._spelling.encoded_within(phrase, "(") or () for phrase in self._units_of)
+        return {token for path in (*self._paths.values(), *within) for token in path}
+
+    @property
+    def room(self) -> int:
+        """The tokens that constraints may add to a sentence."""
+        return sum(u.need * max(len(self._paths[p]) for p in u.phrases) for u in self._units) + 2
+
+    def step(self, written: Written, token: int) -> Written | None:
+        """What was written, with one token more; None: refused."""
+        key = written, token
+        if key not in self._steps:
+            self._steps[key] = self._step(written, token)
+        return self._steps[key]
+
+    def may_close(self, written: Written) -> bool:
+        """Whether the sentence may be closed now."""
+        return self._standing(written)[0] == self.size and self._resolved(written, ended=True) is not None
+
+    def bank(self, written: Written) -> int:
+        """Twice the number of requirements met, and one more in the midst of a further phrase."""
+        met, begun, *_ = self._standing(written)
+        return 2 * met + begun
+
+    def is_begun(self, written: Written) -> bool:
+        """Whether a phrase that is still unmet has been begun."""
+        return self._standing(written)[1]
+
+    def need(self, written: Written) -> int:
+        """The fewest tokens with which the rest of the requirements can be met."""
+        return self._standing(written)[2]
+
+    def tokens_missing(self, written: Written) -> int:
+        """As `need`, if the phrase that is begun were abandoned."""
+        return self._standing(written)[3]
+
+    def offers(self, written: Written) -> tuple[int, ...]:
+        """The tokens that begin or continue a phrase that is still unmet."""
+        found = self._offers.get(written)
+        if found is None:
+            found = self._offers[written] = tuple(dict.fromkeys(self._offered(written)))
+        return found
+
+    def _step(self, written: Written, token: int) -> Written | None:
+        added, joins = self._spelling.of(token)
+        if written.joined:
+            added = added.removeprefix(" ")
+        found: Written | None = written
+        for character in added:
+            assert found is not None
+            if character == " " and (found.tail or found.before)[-1:] == " ":
+                continue
+            found = self._resolved(found._replace(tail=found.tail + character))
+            if found is None:
+                return None
+        assert found is not None
+        return None if self._is_blocked(found) else found._replace(joined=joins)
+
+    def _resolved(self, written: Written, ended: bool = False) -> Written | None:
+        """Count the phrases of the tail that nothing can change any more; None: one of them is refused."""
+        counts, before, tail, joined = written
+        while tail:
+            if not ended and tail in self._beginnings and is_boundary(before, tail[0]):
+                break
+            phrase = self._leading(before, tail, ended)
+            if not phrase:
+                before, tail = tail[0], tail[1:]
+                continue
+            counted = self._counted(counts, phrase)
+            if counted is None:
+                return None
+            counts, before, tail = counted, phrase[-1], tail[len(phrase) :]
+        return Written(counts, before, tail, joined)
+
+    def _leading(self, before: str, tail: str, ended: bool) -> str:
+        """The longest phrase that the tail begins with, as whole words."""
+        for phrase in self._phrases:
+            if not tail.startswith(phrase) or not is_boundary(before, phrase[0]):
+                continue
+            after = tail[len(phrase) : len(phrase) + 1]
+            # What follows a conversion such as %d is often a unit.
+            if (after or ended) and (phrase[0] == "%" or is_boundary(phrase[-1], after)):
+                return phrase
+        return ""
+
+    def _counted(self, counts: tuple[int, ...], phrase: str) -> tuple[int, ...] | None:
+        """The counts with one occurrence more; None: it must not occur."""
+        units = self._units_of.get(phrase, [])
+        for i in units:
+            if counts[i] < self._units[i].need:
+                return (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+        return None if all(self._units[i].exact for i in units) else counts
+
+    def _unmet(self, counts: tuple[int, ...]) -> list[tuple[_Unit, int]]:
+        """Units, with how many occurrences of each are missing."""
+        pairs = zip(self._units, counts, strict=True)
+        return [(unit, unit.need - count) for unit, count in pairs if count < unit.need]
+
+    def _is_blocked(self, written: Written) -> bool:
+        """Whether the tail is, or repeats the beginning of, what must not be written."""
+        counts, before, tail, _ = written
+        if not tail or not is_boundary(before, tail[0]):
+            return False
+        if any(
+            phrase.startswith(tail) and (len(phrase) > len(tail) or missing)
+            for unit, missing in self._unmet(counts)
+            for phrase in unit.phrases
+        ):
+            return False
+        if any(_is_most_of(tail, phrase) for phrase in self._forbidden):
+            return True
+        distinct = not all(map(is_letter, tail)) and (len(tail) > 1 or tail in "{<")
+        return any(
+            tail == phrase or (distinct and phrase.startswith(tail))
+            for unit in self._units
+            if unit.exact
+            for phrase in unit.phrases
+        )
+
+    def _standing(self, written: Written) -> tuple[int, bool, int, int]:
+        """How many requirements are met, whether a further phrase is begun, `need` and `tokens_missing`."""
+        found = self._standings.get(written)
+        if found is None:
+            found = self._standings[written] = self._found_standing(written)
+        return found
+
+    def _found_standing(self, written: Written) -> tuple[int, bool, int, int]:
+        unmet = self._unmet(self._ended(written))
+        missing = sum(count for _, count in unmet)
+        need = sum(unit.tokens * count for unit, count in unmet)
+        saved = []
+        for unit, phrase in self._begun(written):
+            rest = self._rest(phrase, len(written.tail))
+            saved.append(unit.tokens - len(rest) if rest else 0)
+        # A word that goes on has to end before another phrase begins.
+        least = min([need + written.joined, *(need - tokens for tokens in saved)])
+        return self.size - missing, bool(saved), least, need
+
+    def _ended(self, written: Written) -> tuple[int, ...]:
+        """The counts if the sentence ended here."""
+        ended = self._resolved(written, ended=True)
+        return written.counts if ended is None else ended.counts
+
+    def _begun(self, written: Written) -> list[tuple[_Unit, str]]:
+        """The unmet phrases that the tail, or a space that is a token of its own, is the beginning of."""
+        tail, before = written.tail, written.before
+        if (tail and not is_boundary(before, tail[0])) or (not tail and before != " "):
+            return []
+        return [
+            (unit, phrase)
+            for unit, _ in self._unmet(self._ended(written))
+            for phrase in unit.phrases
+            if len(phrase) > len(tail) and phrase.startswith(tail) and (tail or 0 in self._rests[phrase])
+        ]
+
+    def _offered(self, written: Written) -> list[int]:
+        place = len(written.tail)
+        found: list[int] = []
+        for _, phrase in self._begun(written):
+            found += self._rest(phrase, place)[:1]
+        last = written.tail[-1:] or written.before
+        for unit, _ in self._unmet(self._ended(written)):
+            for phrase in unit.phrases:
+                found += self._openings(phrase, last, written.joined)
+        return found
+
+    def _openings(self, phrase: str, last: str, joined: bool) -> Sequence[int]:
+        """The tokens with which a phrase may begin after the character `last`."""
+        if joined and not is_boundary(last, phrase[0]):
+            return []
+        spaced = self._paths[phrase]
+        if last == " ":
+            return spaced[1:2] if self._spelling.of(spaced[0])[0] == " " else spaced[:1]
+        unspaced = last.isalnum() and not is_letter(last)
+        if not last or not (last in _OPENING or unspaced):
+            return spaced[:1]
+        within = (self._spelling.encoded_within(phrase, last) or [])[:1]
+        return within if unspaced and not is_letter(phrase[0]) and within else [*spaced[:1], *within]
+
+    def _rest(self, phrase: str, place: int) -> Sequence[int]:
+        """The tokens that complete a phrase of which so many characters are written; empty: not known."""
+        rests = self._rests[phrase]
+        if place not in rests:
+            rest, spelling = phrase[place:], self._spelling
+            within = not rest.startswith(" ")
+            tokens = spelling.encoded_within(rest, phrase[place - 1]) if within else spelling.encoded(rest)
+            rests[place] = tokens or ()
+        return rests[place]
+
+
+def _is_most_of(tail: str, phrase: str) -> bool:
+    """Whether a text is a phrase up to its end, or to most of its last word: two thirds and three letters."""
+    if not phrase.startswith(tail):
+        return False
+    last = len(phrase) - phrase.rfind(" ") - 1
+    written = last - (len(phrase) - len(tail))
+    return written == last or written >= max(3, 2 * last / 3)

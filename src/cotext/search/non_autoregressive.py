@@ -1,0 +1,314 @@
+"""Search with non-autoregressive models: the most probable symbol of every frame, collapsed to tokens.
+
+    path     - a a - b - b b      blank is -: repeats are one token, blanks are none      a b b
+
+With a path for every sentence, exactly the sentences requested come out by construction. With one path for a
+row, or none, they are recovered from its `eos` symbols (`sentence_recovery.py`). A sentence without a content
+token gets the one that lowers its probability least: none is empty, as in constrained search.
+
+Shapes: B rows, T frames, N frames of all rows without padding, one row after the other, D model,
+V vocabulary.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, repeat
+from operator import itemgetter
+
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Source
+from cotext.models.interface import NonAutoregressiveModel
+from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis, SearchOptions
+from cotext.search.best_columns import best_column
+from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests
+from cotext.search.nbest_beam import Alternative
+from cotext.search.output_layer import OutputLayer
+from cotext.search.prefix_beam import TextRules, candidates, prefix_beam
+from cotext.search.sentence_recovery import recover
+from cotext.search.steps import Steps
+
+CHUNK = 128  # frames whose logits are made at once: so few stay in the cache of a CPU
+PASS_TOKENS = 1024  # source tokens of rows that a CPU reads at once: more of them take no less time each
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The tokens of a sentence, with the log-probability of each; `rest` is that of the closing symbol.
+
+    The log-probability of a token includes the blanks before it and its repeats.
+    """
+
+    tokens: list[int]
+    log_p: list[float]
+    rest: float
+
+    def within(self, most_tokens: int) -> "_Text":
+        """The text truncated to so many tokens; the probability of the others goes to the closing symbol."""
+        rest = self.rest + sum(self.log_p[most_tokens:])
+        return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The frames of a row with the best symbol of each, of none where a beam looks for texts instead."""
+
+    output: OutputLayer
+    hidden: Tensor  # [T, D]
+    sentences: dict[int, list[int]]  # the frames of each
+    symbol: list[int]
+    log_p: list[float]
+
+    def frames(self, k: int) -> list[int]:
+        """The frames of sentence k; all where it has none."""
+        return self.sentences.get(k) or list(range(len(self.hidden)))
+
+
+def search_frames(
+    model: NonAutoregressiveModel,
+    source: Source,
+    requests: Sequence[SearchRequest],
+    symbols: SearchSymbols,
+    options: SearchOptions,
+) -> list[Hypothesis]:
+    """The hypothesis for every row of the source; the model must be in eval mode.
+
+    With a beam above 1, sentences are the most probable texts instead of paths (`prefix_beam.py`), and the
+    log-probability of such a sentence is that of its closing symbol.
+
+    Raises:
+        CotextError: a beam without a path for every sentence, a request that cannot be met, output that is
+            not a number.
+    """
+    check_requests(requests, symbols, options.align)
+    if options.beam > 1 and model.path != "sentences":
+        raise CotextError(
+            f"decode.beam = {options.beam}: a beam is over the paths of a sentence, and this model has none "
+            f"(model.nat.path = {model.path}); choose decode.beam = 1"
+        )
+    with torch.inference_mode():
+        frames, steps = _FrameSearch(model, symbols, options), Steps()
+        found: list[Hypothesis] = []
+        for row, request in zip(frames.rows(source, requests), requests, strict=True):
+            found.append(frames.hypothesis(row, request))
+            steps.tell(range(len(found)))
+        return found
+
+
+class _FrameSearch:
+    """A search in frames, with the symbols that no frame, or no sentence by itself, may hold."""
+
+    def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
+        special = symbols.special
+        self.model, self.symbols, self.options = model, symbols, options
+        self.never = {symbols.unk, *special.numbers, *symbols.unused}
+        if model.path == "length":
+            self.never.add(model.blank)
+        # Symbols that stand for no token of a sentence.
+        self.non_content = {model.blank, special.bos}
+        self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
+
+    def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
+        """Decode, and take one row after the other."""
+        rows, tokens = source.tokens.shape
+        at_once = rows if source.tokens.device.type != "cpu" else max(1, PASS_TOKENS // tokens)
+        for chosen in torch.split(torch.arange(rows, device=source.tokens.device), at_once):
+            part = source if len(chosen) == rows else source.select(chosen)
+            yield from self._pass(part, [requests[i] for i in chosen.tolist()])
+
+    def _pass(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
+        draft = self.model.encode(source)
+        real = draft.sentence >= 0
+        hidden_ND = self.model.decode(draft)[real]
+        sizes = real.sum(dim=1).tolist()
+        outputs = self._outputs(requests)
+        of_rows = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
+        paths = self._paths(outputs, *of_rows) if self.options.beam == 1 else repeat(([], []), len(sizes))
+        for output, hidden_TD, sentence_T, path in zip(outputs, *of_rows, paths, strict=True):
+            frames: dict[int, list[int]] = {}
+            for i, k in enumerate(sentence_T.tolist()):
+                frames.setdefault(k, []).append(i)
+            yield _Row(output, hidden_TD, frames, *path)
+
+    def _paths(
+        self, outputs: Sequence[OutputLayer], hidden: Sequence[Tensor], sentences: Sequence[Tensor]
+    ) -> Iterator[tuple[list[int], list[float]]]:
+        """The most probable path of every row, of its states [T, D] and their sentences [T].
+
+        Gives symbols and log-probabilities, or logits where the search is not scored. Rows that share an
+        output layer and follow each other are computed together.
+        """
+        scored = self.options.scored
+        found = [
+            self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, scored)
+            for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
+        ]
+        sizes = [len(hidden_TD) for hidden_TD in hidden]
+        log_p, symbol = (torch.split(torch.cat(each), sizes) for each in zip(*found, strict=True))
+        for best_T, log_p_T, sentence_T in zip(symbol, log_p, sentences, strict=True):
+            if self.model.path == "sentences":
+                first, last = _begins(sentence_T), _begins(sentence_T.flip(0)).flip(0)
+                for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
+                    best_T[ends], log_p_T[ends] = fixed, 0.0
+            if not bool(log_p_T.isfinite().all()):
+                raise CotextError(
+                    "the model's output is not a number; check the model with the loss on known text"
+                )
+            yield best_T.tolist(), log_p_T.tolist()
+
+    def _outputs(self, requests: Sequence[SearchRequest]) -> list[OutputLayer]:
+        """The output layer of every row: one for all, or with shortlists that of the row alone."""
+        if requests[0].shortlist is None:
+            return [OutputLayer(self.model, [], ())] * len(requests)
+        always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
+        return [OutputLayer(self.model, [request.shortlist], always) for request in requests]
+
+    def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
+        """The hypothesis of a row, a text for every sentence requested."""
+        special = self.symbols.special
+        texts = self._texts(row, request)
+        tokens: list[int] = []
+        log_p: list[float] = []
+        others: list[tuple[Alternative, ...]] = []
+        truncated = []
+        for k, ((text, *rest), limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
+            own = text.within(limit - 1)
+            others.append(tuple(self._alternatives(rest, limit)))
+            if self.without_content.issuperset(own.tokens):
+                own = self._content_token(row, k)
+            tokens += own.tokens
+            log_p += [*own.log_p, own.rest]
+            if len(own.tokens) + 1 == limit:
+                truncated.append(len(tokens))
+            tokens.append(special.separator(k))
+        tokens.pop()  # the last `eos` is understood
+        total = sum(log_p)
+        score = total / self.options.divisor(len(tokens) + 1)
+        lists = tuple(others) if self.options.nbest > 1 else ()
+        hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
+        return hypothesis if self.options.scored else hypothesis.unscored()
+
+    def _alternatives(self, texts: Sequence[_Text], limit: int) -> Iterator[Alternative]:
+        """Further texts for a sentence, as they are; they are ranked by their log-probability alone."""
+        for text in texts:
+            if len(text.tokens) < limit and not self.without_content.issuperset(text.tokens):
+                yield Alternative(tuple(text.tokens), text.rest, text.rest)
+
+    def _texts(self, row: _Row, request: SearchRequest) -> list[list[_Text]]:
+        """The texts that were found for every sentence, best first."""
+        if self.model.path != "sentences":
+            return [[text] for text in self._recovered(row, request.sentences)]
+        if self.options.beam > 1:
+            return [self._searched(row, k) for k in range(request.sentences)]
+        non_content = {*self.non_content, self.symbols.special.eos}
+        found = []
+        for k in range(request.sentences):
+            here = row.frames(k)
+            path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
+            found.append([collapse(*path, non_content)])
+        return found
+
+    def _searched(self, row: _Row, k: int) -> list[_Text]:
+        """The texts of a sentence that are most probable over all their paths, the best first."""
+        special, beam = self.symbols.special, self.options.beam
+        here = row.frames(k)
+        # Among non-content and forbidden symbols, brackets and blank have rules of their own.
+        ruled = {self.model.blank, special.bos, special.eos}
+        rules = TextRules(
+            blank=self.model.blank,
+            non_content=frozenset(self.symbols.blank),
+            never=frozenset(self.never - ruled),
+            brackets=(special.bos, special.eos),
+        )
+        log_p_TV = row.output.over_vocabulary(self._log_p(row.output, row.hidden[here], self.never))
+        found = []
+        for text in prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules):
+            tokens = list(text.tokens[1:-1])
+            found.append(_Text(tokens, [0.0] * len(tokens), text.log_probability))
+        return found
+
+    def _recovered(self, row: _Row, count: int) -> list[_Text]:
+        """The sentences of a row in which the model has set their ends."""
+        special = self.symbols.special
+        whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
+        labels, log_p = list(whole.tokens), list(whole.log_p)
+        if not labels or labels[-1] != special.eos:
+            labels.append(special.eos)
+            log_p.append(0.0)
+        log_p[-1] += whole.rest
+        texts = [_Text([], [], 0.0) for _ in range(count)]
+        rests = [0.0] * count
+        for k, label, probability in zip(
+            recover(labels, special, count).sentence, labels, log_p, strict=True
+        ):
+            if label == special.eos:
+                rests[k] += probability
+            else:
+                texts[k].tokens.append(label)
+                texts[k].log_p.append(probability)
+        return [_Text(t.tokens, t.log_p, rest) for t, rest in zip(texts, rests, strict=True)]
+
+    def _content_token(self, row: _Row, k: int) -> _Text:
+        """The content token that lowers the probability of sentence k least, as its only one.
+
+        The other frames of the path stay as they were.
+        """
+        here = row.frames(k)
+        if self.model.path == "sentences":
+            here = here[1:-1]
+        before, _ = self._best(row.output, row.hidden[here], self.never)
+        log_p, word = self._best(row.output, row.hidden[here], self.without_content)
+        at = int((log_p - before).argmax())
+        if not bool(log_p[at].isfinite()):
+            raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
+        others = float(before.sum() - before[at])
+        return _Text([int(word[at])], [float(log_p[at])], others)
+
+    def _best(
+        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N].
+
+        Of a search that is not `scored`, logits in the place of log-probabilities.
+        """
+        parts = torch.split(hidden_ND, CHUNK)
+        found = [best_column(self._log_p(output, part, forbidden, scored)) for part in parts]
+        log_p, column = (torch.cat(of_parts).squeeze(1) for of_parts in zip(*found, strict=True))
+        return log_p, output.tokens(column)
+
+    def _log_p(
+        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
+    ) -> Tensor:
+        """Log-probabilities of the columns of an output layer, [N, U]; of the forbidden symbols -inf."""
+        log_p = output.log_probabilities(hidden_ND) if scored else output.logits(hidden_ND)
+        columns = output.columns(torch.tensor(sorted(forbidden), device=log_p.device))
+        return log_p.index_fill_(1, columns, -torch.inf)
+
+
+def _begins(sentence_T: Tensor) -> Tensor:
+    """A mask of the first frame of every sentence of a row, [T]."""
+    begins = torch.ones_like(sentence_T, dtype=torch.bool)
+    begins[1:] = sentence_T[1:] != sentence_T[:-1]
+    return begins
+
+
+def collapse(
+    path: Sequence[int], log_p: Sequence[float], non_content: Collection[int], repeats: bool = True
+) -> _Text:
+    """The tokens of a path: `repeats` of a symbol are one, and `non_content` ones are none."""
+    tokens: list[int] = []
+    found: list[float] = []
+    pending, before = 0.0, None
+    for symbol, probability in zip(path, log_p, strict=True):
+        if symbol in non_content:
+            pending += probability
+        elif repeats and symbol == before:
+            found[-1] += probability
+        else:
+            tokens.append(symbol)
+            found.append(pending + probability)
+            pending = 0.0
+        before = symbol
+    return _Text(tokens, found, pending)

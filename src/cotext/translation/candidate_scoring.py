@@ -1,0 +1,312 @@
+"""Candidate scoring: the probabilities of several translations of one source, sharing their common prefix.
+
+    rows of a group   bos a b c | x d eos          one prefix: all inputs before the first that differs
+                      bos a b c | y z d eos        two continuations
+
+The source is encoded and the prefix decoded once; then the state is widened as for a beam, and all
+continuations are decoded in one call. Nothing is decoded after the last sentence to be scored. Scores equal
+those of rows that are scored one by one.
+
+Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of a prefix, T of a
+continuation, N labels, D model.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cotext.data.batch import Instance, SpecialSymbols
+from cotext.data.batching import pack_while
+from cotext.data.collate import padded, source_batch, target_row
+from cotext.data.documents import ParallelDocument
+from cotext.data.tokenizer import Side, Tokenizer
+from cotext.data.views import Window
+from cotext.models.interface import AutoregressiveModel
+from cotext.search.likelihood import negative_log_likelihood
+from cotext.translation.scorer import (
+    DocumentRow,
+    DocumentScorer,
+    SentenceScore,
+    document_rows,
+    require_finite,
+)
+
+Ids = NDArray[np.int64]
+MANY_ROWS = 32  # fewer do not keep a processor busy
+MOST_PADDED = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRows:
+    """Rows of one window of several candidates; `scored`: the sentences to be scored, by index."""
+
+    instances: Sequence[Instance]
+    scored: range
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSet:
+    """A document, several translations of it, and the indices of the sentences that are compared."""
+
+    source: Sequence[str]
+    candidates: Sequence[Sequence[str]]
+    compared: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The distinct rows of a window, as long as needed: decoder inputs and labels, the sentence of each."""
+
+    index: int
+    first: Instance
+    scored: range  # counted from the first source sentence of the row
+    inputs: list[Ids]
+    input_sentence: list[Ids]
+    labels: list[Ids]
+    label_sentence: list[Ids]
+    which: list[int]  # per candidate, its row
+    shared: int  # inputs at the beginning that all rows have in common
+
+    @property
+    def longest(self) -> int:
+        """Inputs of the longest continuation; 0 with one row."""
+        return max(len(row) for row in self.inputs) - self.shared
+
+
+def score_candidates(
+    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet]
+) -> list[list[SentenceScore]]:
+    """Scores of the compared sentences of every candidate in their context, added up.
+
+    The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
+    done where rows see each other, and by engines.
+    """
+    plan = scorer.plan
+    if plan.kind.path is not None or plan.kind.forced_pass is None or plan.sees_other_rows:
+        documents = [
+            (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
+            for c in candidate_sets
+            for candidate in c.candidates
+        ]
+        found = iter(scorer.score_sentences(documents))
+        return [list(islice(found, len(c.candidates))) for c in candidate_sets]
+    sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
+    targets = _encoded(scorer.tokenizer, "target", (each for c in candidate_sets for each in c.candidates))
+    groups: list[CandidateRows] = []
+    of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
+    for number, candidate_set in enumerate(candidate_sets):
+        for members, group, indices in _candidate_rows(scorer, candidate_set, sources, targets):
+            groups.append(group)
+            of.append((number, members, indices))
+    budget = scorer.config.decode.max_tokens
+    totals = [[[0.0, 0] for _ in c.candidates] for c in candidate_sets]
+    scores = score_candidate_rows(
+        plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
+    )
+    for (number, members, indices), rows in zip(of, scores, strict=True):
+        for candidate, row in zip(members, rows, strict=True):
+            require_finite(row)
+            for k in indices:
+                totals[number][candidate][0] += row[k].log_probability
+                totals[number][candidate][1] += row[k].tokens
+    return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
+
+
+def _encoded(tokenizer: Tokenizer, side: Side, documents: Iterable[Sequence[str]]) -> dict[str, list[int]]:
+    """The tokens of the sentences of documents, each encoded once."""
+    texts = list(dict.fromkeys(sentence for document in documents for sentence in document))
+    return dict(zip(texts, tokenizer.encode_batch(texts, side), strict=True))
+
+
+def _candidate_rows(
+    scorer: DocumentScorer,
+    candidate_set: CandidateSet,
+    sources: dict[str, list[int]],
+    targets: dict[str, list[int]],
+) -> list[tuple[list[int], CandidateRows, list[int]]]:
+    """The windows with compared sentences: their candidates, the rows of these, and which sentences count."""
+    source = [sources[s] for s in candidate_set.source]
+    # By the sentences of the document, too: which are empty on both sides depends on the candidate.
+    alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
+    for number, candidate in enumerate(candidate_set.candidates):
+        target = [targets[s] for s in candidate]
+        found = document_rows(scorer.plan, source, target, candidate_set.compared)
+        for [row] in found.groups:
+            members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
+            members.append(number)
+            rows.append(row)
+    made = []
+    for members, rows in alike.values():
+        current = rows[0].instance.window.current
+        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
+        scored = range(wanted[0], wanted[-1] + 1)
+        candidates = CandidateRows([row.instance for row in rows], scored)
+        made.append((members, candidates, [i - scored.start for i in wanted]))
+    return made
+
+
+def score_candidate_rows(
+    model: AutoregressiveModel,
+    windows: Sequence[CandidateRows],
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    device: torch.device,
+) -> list[list[list[SentenceScore]]]:
+    """Scores of the sentences to be scored, of every row of every group.
+
+    The model must be in eval mode, and one whose rows do not see each other.
+    """
+    groups = [_group(index, group, symbols) for index, group in enumerate(windows)]
+    scores: list[list[list[SentenceScore]]] = [[] for _ in windows]
+    with torch.inference_mode():
+        for batch in _packed(groups, symbols, max_tokens):
+            for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
+                scores[group.index] = [found[i] for i in group.which]
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The size of groups of W rows: each is padded to the longest source, prefix and continuation."""
+
+    groups: int
+    rows: int  # W
+    source: int
+    prefix: int
+    continuation: int
+    real: int  # tokens to be decoded
+
+    def plus(self, other: "_Size") -> "_Size":
+        return _Size(
+            self.groups + other.groups,
+            self.rows,
+            max(self.source, other.source),
+            max(self.prefix, other.prefix),
+            max(self.continuation, other.continuation),
+            self.real + other.real,
+        )
+
+    def fits(self, max_tokens: int) -> bool:
+        """Within the budget and, from MANY_ROWS rows on, with little padding."""
+        decoded = self.prefix + self.rows * self.continuation
+        few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
+        return few and self.groups * max(self.source, decoded) <= max_tokens
+
+
+def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
+    real = group.shared + sum(len(row) - group.shared for row in group.inputs)
+    source = group.first.source_tokens(symbols)
+    return _Size(1, len(group.inputs), source, group.shared, group.longest, real)
+
+
+def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
+    """Batches of groups of equally many rows.
+
+    A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
+    another group would make it more padding than MOST_PADDED allows.
+    """
+    groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
+    for _, alike in groupby(groups, key=lambda g: len(g.inputs)):
+        members = list(alike)
+        sizes = [_size(g, symbols) for g in members]
+        for batch in pack_while(sizes, lambda size: size.fits(max_tokens)):
+            yield [members[i] for i in batch]
+
+
+def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
+    first = rows.instances[0]
+    offset = rows.scored.start - first.first_sentence, rows.scored.stop - first.first_sentence
+    numbers: dict[tuple[tuple[int, ...], ...], int] = {}
+    which, inputs, input_sentences, labels, label_sentences = [], [], [], [], []
+    for instance in rows.instances:
+        key = tuple(tuple(int(t) for t in s) for s in instance.target)
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            row = target_row(instance, symbols)
+            needed = int(np.searchsorted(row.label_sentence, offset[1]))
+            inputs.append(row.inputs[:needed])
+            input_sentences.append(row.input_sentence[:needed])
+            labels.append(row.labels[:needed])
+            label_sentences.append(row.label_sentence[:needed])
+        which.append(numbers[key])
+    shared = len(inputs[0])
+    for tokens, sentence in zip(inputs[1:], input_sentences[1:], strict=True):
+        shared = min(shared, len(tokens))
+        same = (tokens[:shared] == inputs[0][:shared]) & (sentence[:shared] == input_sentences[0][:shared])
+        shared = shared if same.all() else int(same.argmin())
+    sides = inputs, input_sentences, labels, label_sentences
+    return _Group(index, first, range(*offset), *sides, which, shared)
+
+
+def _score(
+    model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
+) -> list[list[list[SentenceScore]]]:
+    """Scores of groups of equally many rows: per group, row and sentence."""
+    width = len(groups[0].inputs)
+    hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
+    # Which hidden state predicts which label, and to which sums that belongs: labels that rows have in
+    # common are looked up once.
+    state: list[Ids] = []
+    label: list[Ids] = []
+    entry: list[Ids] = []
+    slot: list[Ids] = []
+    entries = slots = 0
+    for b, g in enumerate(groups):
+        common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix predicts several
+        for w in range(width):
+            at = np.flatnonzero(g.label_sentence[w] >= g.scored.start)
+            mine = at if w == 0 else at[at >= common]
+            state.append(
+                np.where(
+                    mine < g.shared,
+                    b * longest_prefix + mine,
+                    len(groups) * longest_prefix + (b * width + w) * longest + mine - g.shared,
+                )
+            )
+            label.append(g.labels[w][mine])
+            own = np.arange(entries, entries + len(mine))
+            entries += len(mine)
+            if w == 0:
+                before = own[mine < common]
+            entry.append(own if w == 0 else np.concatenate((before, own)))
+            slot.append(slots + g.label_sentence[w][at] - g.scored.start)
+            slots += len(g.scored)
+    picked = torch.from_numpy(np.concatenate(state)).to(device)
+    label_N = torch.from_numpy(np.concatenate(label)).to(device)
+    nll_N = negative_log_likelihood(model, hidden_MD[picked], label_N).double().cpu()
+    slot_N = torch.from_numpy(np.concatenate(slot))
+    totals = torch.zeros(slots, dtype=torch.float64)
+    totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])
+    counts = torch.bincount(slot_N, minlength=slots)
+    found = map(SentenceScore, (-totals).tolist(), counts.tolist())
+    return [[list(islice(found, len(g.scored))) for _ in range(width)] for g in groups]
+
+
+def _hidden(
+    model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
+) -> tuple[Tensor, int, int]:
+    """Hidden states of the prefixes [B * P] and, behind them, of the continuations [R * T]; also P and T."""
+    state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
+    longest = max(g.longest for g in groups)
+    prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]
+    tokens, sentence = (side.to(device) for side in padded(prefixes, symbols.pad))
+    if longest:
+        state.open(tokens.size(1) + longest)
+    hidden_BPD = model.decode(tokens, sentence, state)
+    if not longest:
+        return hidden_BPD.flatten(0, 1), tokens.size(1), 0
+    state.widen(len(groups[0].inputs))
+    rest = []
+    for g in groups:
+        for row, of in zip(g.inputs, g.input_sentence, strict=True):
+            # A row that has ended repeats its last token, which is not scored: no row may be padding alone.
+            start = min(g.shared, len(row) - 1)
+            rest.append((row[start:], of[start:]))
+    after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))
+    hidden_RTD = model.decode(after, after_sentence, state)
+    return torch.cat((hidden_BPD.flatten(0, 1), hidden_RTD.flatten(0, 1))), tokens.size(1), after.size(1)

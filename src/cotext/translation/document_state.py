@@ -1,0 +1,251 @@
+"""A document while it is being translated: the windows that can be searched now, and their hypotheses.
+
+A sentence without a token is no part of it: there is nothing to translate, and nothing that it could tell as
+context. Sentence indices count the sentences that are left.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Protocol
+
+from cotext.data.batch import Instance
+from cotext.data.documents import Document
+from cotext.data.nbest_lists import Candidates
+from cotext.data.views import View, Window, join
+from cotext.search.guide import Guide
+
+Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
+
+
+@dataclass(frozen=True, slots=True)
+class CutDocument:
+    """The sentences of a document that are not empty, by index, and its windows, which count these alone."""
+
+    kept: list[int]
+    windows: list[Window]
+
+
+def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
+    """Cut a document in a view; sentences without a token, on both sides, are no part of it.
+
+    The cut depends on the source alone, as while translating: a score is that of what search would write.
+    """
+    kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
+    return CutDocument(kept, view.split([len(source[j]) for j in kept], []))
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceHypothesis:
+    """The hypothesis for one sentence; `truncated`: `eos` or a separator was forced at its length limit.
+
+    `text` is that of the tokens, `labels` counts them and the symbol that closes the sentence.
+    """
+
+    tokens: tuple[int, ...]
+    text: str = ""
+    log_probability: float = 0.0
+    truncated: bool = False
+    labels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundWindow:
+    """The hypotheses of the sentences requested of a window; `exact`: it has these and no others."""
+
+    number: int
+    sentences: tuple[SentenceHypothesis, ...]
+    exact: bool
+
+
+class WindowLog(Protocol):
+    """The windows of documents that were finished, for work that may be interrupted."""
+
+    def found(self, document: int) -> Sequence[FoundWindow]:
+        """Those of a document that an interrupted job has finished, in that order."""
+        ...
+
+    def note(self, document: int, window: FoundWindow) -> None:
+        """Keep one that is finished."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class OpenDocument:
+    """The sentences of a document, its windows in a view, and the hypotheses so far.
+
+    `given` holds, per window, the target sentences that are its forced prefix: earlier hypotheses, or
+    those of `first_pass`, where there was one. A window is ready when they are there and, within every
+    `sequential_windows` windows, the one before it is finished.
+    """
+
+    index: int
+    document: Document
+    kept: list[int]  # index in the document of every sentence
+    source: list[list[int]]
+    windows: list[Window]
+    given: list[range]
+    first_pass: list[SentenceHypothesis] | None = None  # a translation of the whole, per sentence
+    sequential_windows: int = 1
+    ready: list[int] = field(default_factory=list)
+    guide: Guide | None = None
+    log: WindowLog | None = None
+    on_sentence: Callable[[int, str], None] = lambda sentence, text: None  # index in the document
+    texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
+    taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # translations that are given
+    inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
+    others: dict[int, Candidates] = field(default_factory=dict)  # further translations, with decode.nbest
+    _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
+    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
+    _found: dict[int, list[SentenceHypothesis]] = field(
+        default_factory=dict
+    )  # per window, per target sentence
+    _current: dict[int, SentenceHypothesis] = field(
+        default_factory=dict
+    )  # per sentence, from the window in which it is current
+
+    @classmethod
+    def start(
+        cls,
+        index: int,
+        document: Document,
+        tokens: Sequence[list[int]],
+        view: View,
+        prefix: bool,
+        first_pass: Sequence[list[int]] | None = None,
+        sequential_windows: int = 1,
+        guide: Guide | None = None,
+        waits: bool = True,
+    ) -> "OpenDocument":
+        """A document before its first batch, given the tokens of its sentences.
+
+        `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
+        whole translation, or else those made here. `waits`: for the sentences that decide on constraints of
+        others, too, unless they are searched together.
+        """
+        cut = cut_document(view, tokens)
+        source, windows = [tokens[j] for j in cut.kept], cut.windows
+        given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
+        opened = cls(index, document, cut.kept, source, windows, given, sequential_windows=sequential_windows)
+        if first_pass is not None:
+            opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
+        opened.guide = guide
+        for number, sentences in enumerate(given):
+            deciding = opened._deciding(number) if waits else ()
+            awaited = [*(sentences if first_pass is None else ()), *deciding]
+            for j in awaited:
+                opened._waiting.setdefault(j, []).append(number)
+            opened._missing.append(len(awaited) + (number % sequential_windows > 0))
+        opened.ready = [number for number, missing in enumerate(opened._missing) if not missing]
+        return opened
+
+    def take(
+        self, translations: Mapping[int, str], encode: Callable[[str], list[int]], forces: bool = False
+    ) -> None:
+        """Give the translations of some sentences, by index in the document, before any is searched.
+
+        What search writes for one is replaced; where only such are asked for, nothing is searched. `forces`:
+        of a piece that is searched whole, those at its beginning are its forced prefix.
+        """
+        for j, index in enumerate(self.kept):
+            if (text := translations.get(index)) is not None:
+                self.taken[j] = SentenceHypothesis(tuple(encode(text)), text)
+                if self.first_pass is not None:
+                    self.first_pass[j] = self.taken[j]
+        for number, window in enumerate(self.windows if forces else ()):
+            if window.target == window.current:
+                leading = takewhile(self.taken.__contains__, window.target)
+                self.given[number] = range(window.target.start, window.target.start + sum(1 for _ in leading))
+
+    def finish_taken(self) -> int:
+        """Finish the ready windows whose sentences are all given; how many are current in them."""
+        finished = 0
+        while given := [n for n in self.ready if self.taken.keys() >= set(self.requested(n))]:
+            self.ready = [n for n in self.ready if n not in given]
+            for number in given:  # windows that waited for it become ready
+                self.finish(number, [self.taken[j] for j in self.requested(number)])
+                finished += len(self.windows[number].current)
+        return finished
+
+    @property
+    def done(self) -> bool:
+        """Whether every window has been searched."""
+        return len(self._found) == len(self.windows)
+
+    def is_finished(self, number: int) -> bool:
+        """Whether a window has been searched."""
+        return number in self._found
+
+    def context(self, number: int) -> list[SentenceHypothesis]:
+        """The hypotheses that are the forced prefix of a window."""
+        if self.first_pass is not None:
+            return [self.first_pass[j] for j in self.given[number]]
+        return [self.taken[j] if j in self.taken else self._current[j] for j in self.given[number]]
+
+    def instance(self, number: int, target: bool = False) -> Instance:
+        """A window as a row of a batch; `target`: with its forced prefix and its hypothesis."""
+        window = self.windows[number]
+        found = self._found[number] if target else []
+        source = [self.source[j] for j in window.source]
+        return Instance(self.index, window, source, [sentence.tokens for sentence in found])
+
+    def requested(self, number: int) -> range:
+        """The target sentences of a window that are to be searched."""
+        return self.windows[number].target[len(self.given[number]) :]
+
+    def keep(self, log: WindowLog) -> int:
+        """Take up the windows that a log has found, and note further ones; the number of sentences found.
+
+        A window that could not be searched next, or of other sentences, is searched again.
+        """
+        sentences = 0
+        for window in log.found(self.index):
+            if window.number in self.ready and len(window.sentences) == len(self.requested(window.number)):
+                self.ready.remove(window.number)
+                self.finish(window.number, window.sentences, window.exact)
+                sentences += len(self.windows[window.number].current)
+        self.log = log
+        return sentences
+
+    def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis], exact: bool = True) -> None:
+        """Note the hypothesis of a window by sentence; windows that waited for it become ready.
+
+        `exact`: it has exactly the sentences requested.
+        """
+        window = self.windows[number]
+        if self.log is not None:
+            self.log.note(self.index, FoundWindow(number, tuple(hypothesis), exact))
+        if not exact:
+            self.inexact.add(number)
+        requested = zip(self.requested(number), hypothesis, strict=True)
+        found = (self.taken.get(j, sentence) for j, sentence in requested)
+        self._found[number] = [*self.context(number), *found]
+        for j in window.current:
+            self._current[j] = self._found[number][j - window.target.start]
+            self.texts[self.kept[j]] = self._current[j].text
+            self.on_sentence(self.kept[j], self._current[j].text)
+            for later in self._waiting.get(j, ()):
+                self._one_less(later)
+        if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
+            self._one_less(number + 1)
+
+    def _deciding(self, number: int) -> list[int]:
+        """The sentences of windows before that decide on the constraints of those requested of a window."""
+        if self.guide is None:
+            return []
+        places = {self.kept[j]: j for j in range(self.windows[number].current.start)}
+        deciding = (i for j in self.requested(number) for i in self.guide.awaits(self.index, self.kept[j]))
+        return [places[i] for i in dict.fromkeys(deciding) if i in places]
+
+    def _one_less(self, number: int) -> None:
+        self._missing[number] -= 1
+        if not self._missing[number]:
+            self.ready.append(number)
+
+    def sentences(self) -> list[SentenceHypothesis]:
+        """The hypotheses of the whole document, sentences without a token too."""
+        joined = join(self.windows, [self._found[i] for i in range(len(self.windows))])
+        whole = [SentenceHypothesis(())] * len(self.document.sentences)
+        for index, sentence in zip(self.kept, joined, strict=True):
+            whole[index] = sentence
+        return whole

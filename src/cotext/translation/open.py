@@ -1,0 +1,198 @@
+"""Opened runs and engines: loaded once, and passed on to translation, scoring and analysis."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cotext.config.decoding import DecodeConfig
+from cotext.config.recipe import Config, parse_config
+from cotext.config.usual_names import USUAL_NAMES
+from cotext.data.languages import Languages
+from cotext.data.shortlist import SHORTLIST, Shortlist, named
+from cotext.data.tokenizer import Tokenizer
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.precision import in_precision
+from cotext.models.run_folder import is_engine, model_file
+from cotext.runtime.devices import choose_device, choose_threads, slow_precision
+from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.runtime.files import checksum
+from cotext.search.engine import MODEL, load_engine
+from cotext.translation.translator import DocumentTranslator
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run, or an engine, with its model on a device, its decode settings, and the run of its first pass.
+
+    `weights` is the model file. `translator` translates and scores documents.
+    """
+
+    folder: Path
+    weights: Path
+    loaded: LoadedModel
+    translator: DocumentTranslator
+    first_pass: "OpenedRun | None" = None
+
+    @property
+    def config(self) -> Config:
+        """The configuration, decode settings as they were overridden."""
+        return self.translator.config
+
+    @property
+    def languages(self) -> Languages:
+        """Source and target language; unknown where those of the training data were."""
+        return self.loaded.languages
+
+    @property
+    def signature(self) -> str:
+        """The model and how it decodes, for reports."""
+        return f"{self.loaded.signature}|{self.translator.signature}"
+
+    @property
+    def slow(self) -> str:
+        """What to tell where the precision of the model is slow on its device; else empty."""
+        asked = self.loaded.precision == "bfloat16"
+        return slow_precision("decode.precision = bfloat16", self.translator.device) if asked else ""
+
+    def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
+        """The same model with other decode settings, which override those of the run's configuration.
+
+        Raises:
+            CotextError: as `open_run`.
+        """
+        return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
+
+    def greedy(self) -> "OpenedRun":
+        """The same models with greedy search, that of a first pass too."""
+        first_pass = None if self.first_pass is None else self.first_pass.greedy()
+        config, own = _with_decode(self.config, {"beam": 1, "nbest": 1}), self.translator
+        before = None if first_pass is None else first_pass.translator
+        translator = DocumentTranslator(
+            *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
+            shortlist=own.shortlist,
+        )
+        return replace(self, translator=translator, first_pass=first_pass)
+
+    def for_scoring(self) -> "OpenedRun":
+        """The same without a first pass, which scoring does not need."""
+        settings = {**self.config.decode.model_dump(), "first_pass": ""}
+        return self.with_decode(settings) if self.first_pass is not None else self
+
+
+def open_run(
+    run: Path,
+    device: str | None = None,
+    decode: dict[str, Any] | None = None,
+    update: int | None = None,
+    threads: int | None = None,
+) -> OpenedRun:
+    """Load a run or an engine, with that of its first pass; `decode` overrides keys of its configuration.
+
+    `update`: of the checkpoint to load; None: the model of the run. `threads` of the CPU; None: as its
+    configuration says.
+
+    Raises:
+        CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
+    """
+    chosen = choose_device(device)
+    loaded, weights = _loaded(run, chosen, update, threads)
+    config = loaded.config
+    torch.set_num_threads(threads or choose_threads(config.model.dimension, config.train.threads))
+    return _opened(run, weights, loaded, chosen, decode or {})
+
+
+def _loaded(
+    run: Path, device: torch.device, update: int | None = None, threads: int | None = None
+) -> tuple[LoadedModel, Path]:
+    """The model of a run or of an engine, on a device, and the file with its weights."""
+    if not is_engine(run):
+        loaded = load_run(run, update)
+        return replace(loaded, model=loaded.with_states(str(run)).to(device)), model_file(run, update)
+    if update is not None:
+        raise CotextError(f"{run}: is an engine, and has no checkpoints; leave out the update")
+    return load_engine(run, device, threads), run / MODEL
+
+
+def open_scorer(
+    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
+) -> OpenedRun:
+    """Load a run to score given translations: as `open_run`, but no first pass or shortlist is needed."""
+    return open_run(run, device, {**(decode or {}), "first_pass": "", "shortlist": 0}, update)
+
+
+def _opened(
+    folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
+) -> OpenedRun:
+    config = _with_decode(loaded.config, decode)
+    loaded = in_precision(loaded, config.decode.precision, device)
+    named = config.decode.first_pass
+    first_pass = _open_first_pass(Path(named), device) if named else None
+    before = None if first_pass is None else first_pass.translator
+    shortlist = _shortlist(folder, loaded.tokenizer, config)
+    translator = DocumentTranslator(
+        loaded.model, config, loaded.tokenizer, device, before, shortlist=shortlist
+    )
+    return OpenedRun(folder, weights, loaded, translator, first_pass)
+
+
+def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | None:
+    """The shortlist of a run, where it is asked for.
+
+    Raises:
+        CotextError: there is none, or as `Shortlist.load`.
+    """
+    asked, path = config.decode.shortlist, run / SHORTLIST
+    if not asked or is_engine(run):
+        return None
+    if not path.is_file():
+        raise CotextError(
+            f"decode.shortlist = {asked}: {run} has no {SHORTLIST}; make it from prepared data with `cotext "
+            f"shortlist {run} --data DATA`, or leave it out"
+        )
+    return Shortlist.load(path, tokenizer)
+
+
+def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
+    """Load the run that translates first, as it is configured itself."""
+    key = f"decode.first_pass = {run}"
+    try:
+        loaded, weights = _loaded(run, device)
+    except CotextError as error:
+        raise CotextError(f"{key}: {error}") from None
+    if further := loaded.config.decode.first_pass:
+        raise CotextError(
+            f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
+            "one without"
+        )
+    loaded = in_precision(loaded, loaded.config.decode.precision, device)
+    loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
+    shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
+    # All that its translations depend on beside its decode settings, which signatures tell, too.
+    precision = "" if loaded.precision == "float32" else loaded.precision
+    parts = (run.resolve().name, checksum(weights)[:8], precision, named(shortlist))
+    name = "-".join(filter(None, parts))
+    translator = DocumentTranslator(
+        loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist
+    )
+    return OpenedRun(run, weights, loaded, translator)
+
+
+def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
+    known = list(DecodeConfig.model_fields)
+    for key in decode:
+        if key not in known:
+            usual = USUAL_NAMES.get(key, "").removeprefix("decode.")
+            near = nearest_known(usual if usual in known else key, known)
+            raise CotextError(f"unknown decode setting {shown(key)}{near}; all are {', '.join(known)}")
+    content = config.model_dump()
+    content["decode"] |= decode
+    if content["decode"]["first_pass"] == "init":
+        if not config.train.init:
+            raise CotextError(
+                "decode.first_pass = init: this run did not start from another one; name the run that "
+                "translates first"
+            )
+        content["decode"]["first_pass"] = config.train.init
+    return parse_config(content, "decode settings")

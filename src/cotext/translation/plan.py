@@ -1,0 +1,324 @@
+"""Decoding plans: all that is decided before the first batch, checked once.
+
+A plan is made from a configuration, a tokenizer and a model. It says which windows are searched and scored,
+with which symbols and functions, and which of them wait for others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from cotext.config.decoding import DecodeConfig
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch, Source, SpecialSymbols
+from cotext.data.build import build_view, check_align, special_symbols
+from cotext.data.tokenizer import Tokenizer, chosen_languages
+from cotext.data.views import SentenceBySentence, View
+from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.engine_search import engine_label_nll, engine_nll, search_engine
+from cotext.search.likelihood import (
+    ForcedPass,
+    autoregressive_nll,
+    autoregressive_pass,
+    label_nll,
+    non_autoregressive_nll,
+    parallel_pass,
+    path_token_nll,
+)
+from cotext.search.non_autoregressive import search_frames
+
+Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOptions], list[Hypothesis]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """Search and scoring of autoregressive models, of non-autoregressive ones, or of engines.
+
+    `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
+    other; `token_nll` those of their labels, each given the labels before it, None where single tokens have
+    no probability. `forced_pass` reads a batch with its target; None: an engine, which shows no states.
+    `path` is that of a non-autoregressive model; None: autoregressive. `lexical`: whether search keeps
+    lexical constraints.
+    """
+
+    search: Search
+    sentence_nll: Callable[[Any, Batch], Tensor]
+    token_nll: Callable[[Any, Batch], Tensor] | None
+    forced_pass: Callable[[Any, Batch], ForcedPass] | None
+    path: PathKind | None
+    lexical: bool = False
+
+
+def kind_of(model: Model | Engine) -> ModelKind:
+    """The kind of a model: the only place in decoding that asks."""
+    if isinstance(model, Engine):
+        return ModelKind(search_engine, engine_nll, engine_label_nll, None, None)
+    if isinstance(model, NonAutoregressiveModel):
+        token_nll = path_token_nll if model.path == "sentences" else None
+        return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
+    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None, lexical=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingPlan:
+    """The settings, views and functions by which a system translates and scores documents.
+
+    `config` is the configuration of the run with the windows that are asked for (`decode.before`).
+    `view` cuts documents as training does, and for scoring; `searched_view` for search, which differs where
+    the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
+    where rows do not. Of every `sequential_windows` consecutive ones, each waits for the one before it; 1
+    where groups are searched whole. `first_pass` is the plan of the system that translates every document
+    before, `name` what signatures call this one where it is such a system. `languages` are those chosen of a
+    tokenizer of many.
+    """
+
+    config: Config
+    kind: ModelKind
+    sees_other_rows: bool
+    view: View
+    searched_view: View
+    symbols: SpecialSymbols
+    search_symbols: SearchSymbols
+    options: SearchOptions
+    group_windows: int
+    sequential_windows: int
+    first_pass: "DecodingPlan | None" = None
+    name: str = "unnamed"
+    languages: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        tokenizer: Tokenizer,
+        model: Model | Engine,
+        first_pass: "DecodingPlan | None" = None,
+        name: str = "unnamed",
+    ) -> "DecodingPlan":
+        """The plan of a configuration.
+
+        Raises:
+            CotextError: settings that do not go together, or that the model cannot follow.
+        """
+        config = _with_context(config)
+        decode, kind = config.decode, kind_of(model)
+        view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
+        group_windows = decode.group_windows if model.sees_other_rows else 1
+        check_align(decode.align, symbols.bracket)
+        _check_nbest(decode, kind, config)
+        if isinstance(model, Engine):
+            _require_of_engine(decode, symbols, model)
+        return cls(
+            config=config,
+            kind=kind,
+            sees_other_rows=model.sees_other_rows,
+            view=view,
+            searched_view=_searched_view(config, kind, symbols, view),
+            symbols=symbols,
+            search_symbols=SearchSymbols(
+                symbols,
+                tokenizer.unk,
+                blank=tuple(tokenizer.blank()),
+                # Brackets have no separator between them.
+                unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
+            ),
+            options=SearchOptions(
+                decode.beam,
+                decode.length_penalty,
+                decode.align,
+                decode.nbest,
+                decode.scores,
+                decode.length_penalty_form,
+            ),
+            group_windows=group_windows,
+            sequential_windows=group_windows if decode.schedule == "sequential" else 1,
+            first_pass=first_pass,
+            name=name,
+            languages=chosen_languages(tokenizer),
+        )
+
+    @property
+    def decode(self) -> DecodeConfig:
+        """The decode settings."""
+        return self.config.decode
+
+    @property
+    def translations_as_context(self) -> bool:
+        """Whether finished translations are the target context of other windows."""
+        view = self.config.view
+        has_context = view.kind == "window" and view.before > 0 and view.target_before != 0
+        return has_context and self.decode.target_context == "prefix"
+
+    @property
+    def searches_groups(self) -> bool:
+        """Whether windows that see each other are searched together, in one batch."""
+        return self.sequential_windows < self.group_windows
+
+    @property
+    def forces_prefix(self) -> bool:
+        """Whether the target sentences of a window before its current ones are given to search."""
+        return self.decode.target_context == "prefix" or self.searched_view is not self.view
+
+    @property
+    def signature(self) -> str:
+        """The signature of decoding, for reports."""
+        view, decode = self.config.view, self.decode
+        languages = [f"languages:{self.languages}"] if self.languages else []
+        whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
+        parts = [*languages, f"view:{describe_cut(view, view.max_sentences)}{whole}"]
+        if view.kind != "sentence":
+            parts.append(f"separators:{view.separators}")
+        parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        if self.searched_view is not self.view:
+            parts.append(f"beam_per:{decode.beam_per}")
+        # Non-autoregressive output is neither ranked by length nor ended by the model.
+        path = self.kind.path
+        parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
+        parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
+        if view.kind == "window" and view.target_before != 0:
+            parts.append(f"target:{decode.target_context}")
+        if self.sees_other_rows:
+            parts += [f"schedule:{decode.schedule}", f"group_windows:{decode.group_windows}"]
+        if decode.shortlist:
+            parts.append(f"shortlist:{decode.shortlist}")
+        if self.first_pass is not None:
+            first = self.first_pass
+            parts.append(f"first_pass:{first.name}({first.signature.replace('|', ',')})")
+        return "|".join(parts)
+
+    def rank_score(self, log_probability: float, labels: int) -> float:
+        """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
+        if self.kind.path is not None:
+            return log_probability
+        return log_probability / self.options.divisor(max(labels, 1))
+
+    def check_passes(self) -> None:
+        """Refuse passes and schedules that do not go together; scoring needs no first pass.
+
+        Raises:
+            CotextError: a schedule that lacks its first pass, or a first pass that would not be used, was not
+                opened, or has one itself.
+        """
+        decode, first = self.decode, self.first_pass
+        if first is None:
+            if decode.first_pass:
+                raise CotextError(
+                    f"decode.first_pass = {decode.first_pass}: that run was not opened; open this one with "
+                    "cotext.load, or leave decode.first_pass empty"
+                )
+            if self.group_windows > self.sequential_windows and self.translations_as_context:
+                raise CotextError(
+                    "decode.schedule = simultaneous: all windows of a group are searched together, so the "
+                    "translations which are their target context must be there before; name a run that makes "
+                    "them with decode.first_pass, or choose decode.schedule = sequential"
+                )
+            return
+        if not self.translations_as_context:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: its translations would not be used, as this "
+                f"system ({self.signature}) is given no target context; leave decode.first_pass empty"
+            )
+        if first.first_pass is not None or first.decode.first_pass:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: that system has a first pass itself "
+                f"({first.decode.first_pass}), and there are two passes at most; name one without"
+            )
+        first.check_passes()
+
+    def autoregressive(self, model: Model | Engine) -> TranslationModel:
+        """The model of this plan, whose kind has no path and shows its states."""
+        assert isinstance(model, TranslationModel)
+        return model
+
+    def require_token_probabilities(self) -> None:
+        """Refuse a system whose single tokens have no probability.
+
+        Raises:
+            CotextError: a non-autoregressive model without a path for every sentence.
+        """
+        if self.kind.token_nll is None:
+            raise CotextError(
+                f"{describe_model(self.config.model)} has one likelihood for a whole row, and none for the "
+                "tokens of a sentence; examine a system that writes from left to right, or one with a path "
+                "for every sentence (model.nat.path = sentences), as casa/casa"
+            )
+
+
+def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
+    """Refuse lists of sentences where search does not look for one sentence after the other.
+
+    Raises:
+        CotextError: free search, or a non-autoregressive model without a path for every sentence.
+    """
+    if decode.nbest == 1:
+        return
+    if decode.align == "free":
+        raise CotextError(
+            f"decode.nbest = {decode.nbest}: lists are of the sentences that are asked for one by one, and "
+            "free search asks for none; choose decode.align = constrained"
+        )
+    if kind.path not in (None, "sentences"):
+        raise CotextError(
+            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} has one output for a whole row, "
+            "and no beam over those of a sentence; leave it out"
+        )
+
+
+def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: Engine) -> None:
+    if decode.shortlist:
+        raise CotextError(
+            f"decode.shortlist = {decode.shortlist}: an engine writes the whole vocabulary; leave it out"
+        )
+    if not decode.scores:
+        raise CotextError("decode.scores = false: an engine tells scores in any case; leave it out")
+    most = engine.positions - symbols.per_source_sentence
+    if decode.max_source_tokens > most:
+        raise CotextError(
+            f"decode.max_source_tokens = {decode.max_source_tokens}: the engine has positions for {most} "
+            "tokens of a sentence; ask for fewer, or export a run that has a larger one"
+        )
+
+
+def _with_context(config: Config) -> Config:
+    """The configuration with windows of as many context sentences as `decode.before` asks for.
+
+    Raises:
+        CotextError: the system reads no windows.
+    """
+    before, view = config.decode.before, config.view
+    if before is None:
+        return config
+    if view.kind != "window":
+        raise CotextError(
+            f"decode.before = {before}: this system reads no windows (view.kind = {view.kind}); leave it out"
+        )
+    return config.model_copy(update={"view": view.model_copy(update={"before": before})})
+
+
+def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, view: View) -> View:
+    """The view that documents are searched in; scores do not depend on it.
+
+    Raises:
+        CotextError: sentences are to be searched one by one, but end otherwise within a row than at its end,
+            or nothing is searched.
+    """
+    if config.decode.beam_per != "sentence" or config.view.kind != "document":
+        return view
+    if kind.path is not None:
+        raise CotextError(
+            f"decode.beam_per = sentence: {describe_model(config.model)} is non-autoregressive and "
+            "searches no sentence by itself; leave it out"
+        )
+    if not symbols.bracket:
+        raise CotextError(
+            "decode.beam_per = sentence needs view.separators = bracket: with "
+            f"{config.view.separators} ones, the model ends a sentence in the midst of a document "
+            "otherwise than the last; choose decode.beam_per = document"
+        )
+    return SentenceBySentence(view)

@@ -1,0 +1,175 @@
+"""Glossaries: source terms with preferred and forbidden translations, from tables, TBX or Python."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import read_bytes
+from cotext.runtime.xml import local_name, parse
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+MAX_BYTES: Final = 64 << 20
+_ALTERNATIVES: Final = "|"
+# Status of a term, in the words of TBX and of ISO 30042, that keeps it out of translations.
+_NOT_USED: Final = ("deprecated", "superseded", "forbidden", "obsolete")
+_XML_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A source term with its preferred translations, of which any will do, and its forbidden ones."""
+
+    source: str
+    targets: tuple[str, ...]
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Glossary:
+    """Terms of one pair of languages."""
+
+    terms: tuple[Term, ...]
+
+    @classmethod
+    def of(cls, terms: Mapping[str, str | Sequence[str]]) -> "Glossary":
+        """A glossary of source terms and the translation, or translations, of each.
+
+        Raises:
+            CotextError: an empty term or translation.
+        """
+        pairs = ((source, (t,) if isinstance(t, str) else tuple(t)) for source, t in terms.items())
+        return cls(tuple(_term(source, targets, (), "glossary") for source, targets in pairs))
+
+    @classmethod
+    def read(cls, path: Path, source_language: str = "", target_language: str = "") -> "Glossary":
+        """Read a table or TBX; the languages are needed for TBX alone.
+
+        A line of a table: source, target and, if there are any, forbidden translations; further columns are
+        notes. Several translations stand with | between them; a line that begins with # is a comment, a first
+        line "source, target" a header. Columns end at tabs, in files called .csv at commas.
+
+        Raises:
+            CotextError: unreadable, a line without a translation, TBX without a term in both languages.
+        """
+        content = read_bytes(path, MAX_BYTES)
+        if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+            return cls(tuple(_of_tbx(content, str(path), source_language, target_language)))
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise CotextError(f"{path}: not a text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+        return cls(tuple(_of_table(text, path)))
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """Words and phrases, one a line; lines that begin with # are comments.
+
+    Raises:
+        CotextError: unreadable, or no text in UTF-8.
+    """
+    return tuple(line for _, line in _lines(path))
+
+
+def read_lemmas(path: Path) -> dict[str, str]:
+    """The lemma of each form: a line of a form, a tab and its lemma.
+
+    Raises:
+        CotextError: unreadable, or a line without both.
+    """
+    found = {}
+    for number, line in _lines(path):
+        form, _, lemma = (part.strip() for part in line.partition("\t"))
+        if not form or not lemma:
+            raise CotextError(f"{path}, line {number}: holds no form, tab and lemma: {shown(line)}")
+        found[form] = lemma
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        text = read_bytes(path, MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CotextError(f"{path}: not a text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.strip()
+
+
+def _of_table(text: str, path: Path) -> Iterator[Term]:
+    comma = path.suffix.lower() == ".csv"
+    lines = io.StringIO(text, newline="")
+    rows = csv.reader(lines) if comma else (line.rstrip("\r\n").split("\t") for line in lines)
+    first = True
+    try:
+        for number, row in enumerate(rows, start=1):
+            if not "".join(row).strip() or row[0].startswith("#"):
+                continue
+            cells = [cell.strip() for cell in row]
+            head = [cell.lower() for cell in cells[:2]]
+            if first and head == ["source", "target"]:
+                first = False
+                continue
+            first = False
+            forbidden = _several(cells[2]) if len(cells) > 2 else ()
+            where = f"{path}, line {number}"
+            if len(cells) < 2:
+                separator = "comma" if comma else "tab"
+                raise CotextError(f"{where}: holds no {separator} between a term and its translation")
+            yield _term(cells[0], _several(cells[1]), forbidden, where)
+    except csv.Error as error:
+        raise CotextError(f"{path}: not a table in CSV: {error}") from None
+
+
+def _several(cell: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in cell.split(_ALTERNATIVES) if part.strip())
+
+
+def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], where: str) -> Term:
+    source, targets = source.strip(), tuple(target.strip() for target in targets)
+    if not source or not all(targets) or not (targets or forbidden):
+        raise CotextError(f"{where}: the term {shown(source)} needs a text and a translation")
+    return Term(source, targets, forbidden)
+
+
+def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
+    """The terms of TBX (ISO 30042:2008 and 2019): per concept, those of either language by their status."""
+    concepts = 0
+    for node in parse(content, where).iter():
+        if local_name(node) not in ("termEntry", "conceptEntry"):
+            continue
+        concepts += 1
+        used: dict[str, list[str]] = {source_language: [], target_language: []}
+        unused: dict[str, list[str]] = {source_language: [], target_language: []}
+        for section in node:
+            if local_name(section) not in ("langSet", "langSec"):
+                continue
+            language = section.get(_XML_LANGUAGE, section.get("lang", "")).lower()
+            own = next((each for each in used if each and _is_of(language, each)), None)
+            if own is None:
+                continue
+            for group in section:
+                term = next((part for part in group.iter() if local_name(part) == "term"), None)
+                text = "" if term is None else " ".join("".join(term.itertext()).split())
+                if text:
+                    status = " ".join("".join(part.itertext()) for part in group.iter() if _is_status(part))
+                    (unused if any(word in status.lower() for word in _NOT_USED) else used)[own].append(text)
+        for source in (*used[source_language], *unused[source_language]):
+            if used[target_language] or unused[target_language]:
+                yield Term(source, tuple(used[target_language]), tuple(unused[target_language]))
+    if not concepts:
+        raise CotextError(f"{where}: holds no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
+
+
+def _is_of(language: str, wanted: str) -> bool:
+    return language == wanted.lower() or language.split("-")[0] == wanted.lower().split("-")[0]
+
+
+def _is_status(node: "etree._Element") -> bool:
+    name, kind = local_name(node), (node.get("type") or "").lower()
+    return name == "administrativeStatus" or (name == "termNote" and "administrativestatus" in kind)

@@ -1,0 +1,338 @@
+"""Search of windows: which requests they are, which of them share a batch, and what is found for each.
+
+A window is ready when its forced prefix is finished. Of the windows of a batch, those whose output shows
+nothing, or whose sentences decide on each other's constraints, are searched once more by themselves.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import takewhile
+
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Instance
+from cotext.data.batching import pack
+from cotext.data.collate import source_batch
+from cotext.data.documents import Document
+from cotext.data.shortlist import Shortlist
+from cotext.search.beam_search import Hypothesis
+from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.guide import Guide
+from cotext.search.lexical import SentenceAutomaton, SentenceConstraints
+from cotext.search.lexical_search import search_width
+from cotext.search.spelling import Spelling
+from cotext.search.steps import listening
+from cotext.translation.document_state import OpenDocument, SentenceHypothesis
+from cotext.translation.found_sentences import found_sentences
+from cotext.translation.scorer import DocumentScorer
+from cotext.translation.sentence_lists import SearchedWindow, SentenceLists
+from cotext.translation.substitution import Draft, Substitution
+from cotext.translation.window_groups import source_of
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window about to be searched."""
+
+    width: int  # of its beam
+    tokens: int  # that each hypothesis takes in a batch
+    source_tokens: int
+    document: OpenDocument
+    number: int  # of the window in its document
+    instance: Instance
+    request: SearchRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowGroup:
+    """Rows of a document that share a batch: one, or all of a group of windows that is searched together.
+
+    `width` is that of the widest beam: a row is searched as wide as by itself, whatever others have to keep,
+    so that batches are of groups of one width. `longest`: tokens that a row takes at most, beams included.
+    """
+
+    document: OpenDocument
+    rows: tuple[Row, ...]
+    width: int
+    longest: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "RowGroup":
+        """The group of these rows."""
+        width = max(row.width for row in rows)
+        return cls(rows[0].document, tuple(rows), width, width * max(row.tokens for row in rows))
+
+    @property
+    def cost(self) -> int:
+        """What it takes in a batch by itself, in tokens, beams and padding included."""
+        return len(self.rows) * self.longest
+
+
+class WindowSearch:
+    """The search of a system for the windows of its documents; `shortlist` says what each may hold."""
+
+    def __init__(self, scorer: DocumentScorer, shortlist: Shortlist | None = None) -> None:
+        self._scorer = scorer
+        self._shortlist = shortlist
+        self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._scorer.tokenizer)
+
+    @cached_property
+    def _substitution(self) -> Substitution:
+        return Substitution(self._scorer, self._spelling, self._showing_symbols)
+
+    @cached_property
+    def _showing_symbols(self) -> SearchSymbols:
+        """The symbols of search, with all subwords as blank that decode to an empty string alone.
+
+        Such are single bytes of a character too.
+        """
+        tokenizer = self._scorer.tokenizer
+        blank = (i for i in range(tokenizer.pieces) if not tokenizer.decode([i]))
+        return replace(self._scorer.plan.search_symbols, blank=tuple(blank))
+
+    def opened(
+        self,
+        index: int,
+        document: Document,
+        first_pass: Sequence[str] | None = None,
+        guide: Guide | None = None,
+        taken: Mapping[int, str] | None = None,
+    ) -> OpenDocument:
+        """A document before its first batch; `index` is what `guide` and a log call it by.
+
+        `first_pass`: its translation by another system; `taken`: those of some sentences, which are given.
+
+        Raises:
+            CotextError: a sentence longer than `decode.max_source_tokens`.
+        """
+        scorer, plan = self._scorer, self._scorer.plan
+        source = scorer.encoded(document.id, document.sentences)
+        before = None if first_pass is None else scorer.tokenizer.encode_batch(first_pass, side="target")
+        opened = OpenDocument.start(
+            index,
+            document,
+            source,
+            plan.searched_view,
+            plan.forces_prefix,
+            before,
+            plan.sequential_windows,
+            guide,
+            # Of a group that is searched together, no window waits.
+            waits=not plan.searches_groups,
+        )
+        if taken:
+            # Constraints of terms, and rows that see others, count the sentences of a whole piece.
+            forces = plan.kind.path is None and guide is None and not plan.sees_other_rows
+            opened.take(taken, partial(scorer.tokenizer.encode, side="target"), forces)
+        return opened
+
+    def settle(self, opened: OpenDocument) -> int:
+        """Finish the ready windows of a document whose sentences are given; how many are current in them."""
+        # A group that is searched together is in one batch, whatever is given of it.
+        return opened.finish_taken() if opened.taken and not self._scorer.plan.searches_groups else 0
+
+    def ready_tokens(self, opened: OpenDocument) -> int:
+        """Source tokens of the windows of a document that are ready."""
+        symbols = self._scorer.plan.symbols.per_source_sentence
+        return sum(len(opened.source[j]) + symbols for n in opened.ready for j in opened.windows[n].source)
+
+    def groups(self, opened: OpenDocument) -> Iterator[RowGroup]:
+        """The windows of a document that are ready, in turn, each taken from those that are."""
+        plan = self._scorer.plan
+        size = plan.group_windows if plan.searches_groups else 1
+        while opened.ready:
+            stop = (opened.ready[0] // size + 1) * size
+            members = list(takewhile(stop.__gt__, opened.ready))
+            del opened.ready[: len(members)]
+            yield RowGroup.of([self._row(opened, number) for number in members])
+
+    def batches(self, groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
+        """Batches of `decode.max_tokens` of all of these groups, of rows of like length, longest first."""
+        # Longest last, then first: what does not fit into memory fails at once.
+        ordered = sorted(
+            groups, key=lambda group: max((r.tokens * r.width, r.source_tokens) for r in group.rows)
+        )
+        for width in sorted({group.width for group in ordered}):
+            alike = [group for group in ordered if group.width == width]
+            batches = pack(
+                [[group.longest] * len(group.rows) for group in alike], self._scorer.config.decode.max_tokens
+            )
+            for members in reversed(batches):
+                yield [alike[n] for n in members]
+
+    def search(
+        self, groups: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
+    ) -> int:
+        """Search a batch of groups of one width; the number of current sentences in it.
+
+        Constrained, every current sentence gets a visible character. `on_sentences` is told after every step
+        of the search how many of these sentences have ended with it, mostly none.
+        """
+        batch = [row for group in groups for row in group.rows]
+        counts = [len(row.instance.window.current) for row in batch]
+        untold = dict(enumerate(counts))  # rows that are searched again have been told
+
+        with listening(lambda ended: on_sentences(sum(untold.pop(row, 0) for row in ended))):
+            self._search_and_finish(batch)
+        return sum(counts)
+
+    def _search_and_finish(self, batch: Sequence[Row]) -> None:
+        plan = self._scorer.plan
+        blank: list[Row] = []
+        drafts: list[Draft] = []
+        searched: list[SearchedWindow] = []
+        for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
+            found, exact = self._recovered(row, hypothesis)
+            if (anew := self._anew(row, found)) is not None:
+                row = anew
+                [hypothesis] = self._search([row], plan.search_symbols)
+                found, exact = self._recovered(row, hypothesis)
+            if plan.options.align == "constrained" and not self._shows(row, found):
+                blank.append(row)
+            else:
+                self._finish(row, found, exact, drafts)
+                searched.append(_searched_window(row, hypothesis, found))
+        # Bytes that form no character: searched once more, with subwords that show something by themselves;
+        # in document order, as the extra rows of each hold the hypotheses before it.
+        for row in sorted(blank, key=lambda row: row.number):
+            [hypothesis] = self._search([row], self._showing_symbols)
+            found, exact = self._recovered(row, hypothesis)
+            self._finish(row, found, exact, drafts)
+            searched.append(_searched_window(row, hypothesis, found))
+        if drafts:
+            self._substitution.mend(drafts)
+        for draft in drafts:
+            draft.opened.finish(draft.number, draft.found)
+        if self._lists is not None:
+            self._lists.find(searched)
+
+    def _finish(self, row: Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
+        """Finish the window of a row, or put it to the drafts, where it was searched without constraints.
+
+        One of a group that failed in the middle, and is searched again, may be finished.
+        """
+        if row.document.is_finished(row.number):
+            return
+        if row.document.guide is None or self._scorer.plan.sees_other_rows:
+            row.document.finish(row.number, found, exact)
+        else:
+            drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
+
+    def _anew(self, row: Row, found: Sequence[SentenceHypothesis]) -> Row | None:
+        """The row to be searched again, where its sentences decide on each other's constraints."""
+        if row.document.guide is None or len(found) == 1 or not self._scorer.plan.sees_other_rows:
+            return None
+        request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
+        return None if request is None else replace(row, request=request)
+
+    def _row(self, opened: OpenDocument, number: int) -> Row:
+        plan = self._scorer.plan
+        instance = opened.instance(number)
+        request = self._request(opened, number)
+        # Half of the limit is a generous guess at the length of the output.
+        source_tokens = instance.source_tokens(plan.symbols)
+        tokens = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
+        width = search_width(plan.options.beam, request.automata)
+        return Row(width, tokens, source_tokens, opened, number, instance, request)
+
+    def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
+        """The sentences of a window after its forced prefix."""
+        plan, window = self._scorer.plan, opened.windows[number]
+        first = window.target.start - window.source.start
+        prefix: list[int] = []
+        for k, sentence in enumerate(opened.context(number), start=first):
+            prefix += (*sentence.tokens, plan.symbols.separator(k))
+        limits = (int(plan.decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
+        # Every sentence takes a token and the symbol that closes it, whatever the limit.
+        most = tuple(max(limit + plan.decode.max_extra, 2) for limit in limits)
+        request = SearchRequest(
+            prefix, first, most, window.source.start, shortlist=self._listed(opened, number)
+        )
+        if opened.guide is None or not plan.sees_other_rows:
+            return request
+        return constrained(request, opened, number, self._spelling)
+
+    def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
+        """The tokens that a window may hold: those that go with all of its source, context included."""
+        if self._shortlist is None:
+            return None
+        source = [token for j in opened.windows[number].source for token in opened.source[j]]
+        return torch.from_numpy(self._shortlist.of(source, self._scorer.plan.decode.shortlist))
+
+    def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+        scorer, plan = self._scorer, self._scorer.plan
+        if plan.sees_other_rows:
+            windows = [(row.document, row.number) for row in batch]
+            source = source_of(windows, plan.group_windows, plan.symbols)
+        else:
+            source = source_batch([row.instance for row in batch], plan.symbols)
+        requests = [row.request for row in batch]
+        return plan.kind.search(scorer.model, source.to(scorer.device), requests, symbols, plan.options)
+
+    def _shows(self, row: Row, found: Sequence[SentenceHypothesis]) -> bool:
+        """Whether every current sentence, of those requested that were found, holds a visible character."""
+        requested = row.document.requested(row.number)
+        shown = (j for j in row.instance.window.current if j in requested)
+        return all(found[j - requested.start].text for j in shown)
+
+    def _recovered(self, row: Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
+        """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
+        requested = row.document.requested(row.number)
+        from_end = row.instance.window.current.start > requested.start
+        symbols, count = self._scorer.plan.search_symbols, len(requested)
+        return found_sentences(hypothesis, row.request, symbols, self._scorer.tokenizer, count, from_end)
+
+
+def _searched_window(row: Row, hypothesis: Hypothesis, found: Sequence[SentenceHypothesis]) -> SearchedWindow:
+    return SearchedWindow(row.document, row.number, row.instance, row.request, hypothesis, found)
+
+
+def constrained(
+    request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
+) -> SearchRequest:
+    """The request of a window with the constraints of its sentences, and with room for them."""
+    return _with(request, _constraints(opened, number, opened.texts), spelling)
+
+
+def constrained_anew(
+    request: SearchRequest,
+    opened: OpenDocument,
+    number: int,
+    found: Sequence[SentenceHypothesis],
+    spelling: Spelling,
+) -> SearchRequest | None:
+    """The request with constraints that follow from what was found for it; None: they are the same.
+
+    Sentences that are searched together cannot wait for each other.
+    """
+    own = {opened.kept[j]: s.text for j, s in zip(opened.requested(number), found, strict=True)}
+    anew = _constraints(opened, number, {**own, **opened.texts})
+    before = [a.constraints if a is not None else SentenceConstraints() for a in request.automata]
+    if anew == (before or [SentenceConstraints()] * len(anew)):
+        return None
+    rooms = [a.room if a is not None else 0 for a in request.automata] or [0] * request.sentences
+    most = tuple(limit - room for limit, room in zip(request.max_tokens, rooms, strict=True))
+    return _with(replace(request, max_tokens=most, automata=()), anew, spelling)
+
+
+def _constraints(opened: OpenDocument, number: int, texts: dict[int, str]) -> list[SentenceConstraints]:
+    assert opened.guide is not None
+    sentences = (opened.kept[j] for j in opened.requested(number))
+    return [opened.guide.constraints(opened.index, sentence, texts) for sentence in sentences]
+
+
+def _with(
+    request: SearchRequest, constraints: Sequence[SentenceConstraints], spelling: Spelling
+) -> SearchRequest:
+    if not any(constraints):
+        return request
+    automata = tuple(SentenceAutomaton(c, spelling) if c else None for c in constraints)
+    rooms = (0 if automaton is None else automaton.room for automaton in automata)
+    most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
+    return replace(request, max_tokens=most, automata=automata)

@@ -1,0 +1,94 @@
+"""What a person asks of translations beside their text: terms, words to keep, a memory."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cotext.data.languages import Languages
+from cotext.runtime.errors import CotextError
+from cotext.translation.terms.glossary import Glossary, read_lemmas, read_words
+from cotext.translation.terms.memory import TranslationMemory
+from cotext.translation.terms.term_report import TermReport, term_report
+from cotext.translation.terms.terms import Inflection, TermGuide
+from cotext.translation.translator import DocumentTranslator
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A glossary, words that are not translated, whether terms keep the rendering chosen first, and a memory.
+
+    `inflection`: lemmas, with which other forms of a term are found. A memory is for files of blocks.
+    """
+
+    glossary: Glossary | None = None
+    keep: tuple[str, ...] = ()
+    consistency: bool = False
+    inflection: Inflection = field(default_factory=Inflection)
+    memory: TranslationMemory | None = None
+
+    @property
+    def of_terms(self) -> bool:
+        """Whether there are terms, words to keep, or renderings to stay with."""
+        return bool(self.glossary or self.keep or self.consistency)
+
+    @property
+    def settings(self) -> str:
+        """What tells these from others; empty where nothing is asked."""
+        asked = self.of_terms or self.memory is not None
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if asked else ""
+
+    def check(self, translator: DocumentTranslator) -> None:
+        """Raise CotextError where the search of a system keeps no terms."""
+        if self.of_terms and not translator.takes_guides:
+            raise CotextError(
+                "a glossary, words to keep and consistent terms need a system that writes from left to right "
+                "and decode.align = constrained; leave them out, or take another run"
+            )
+
+    def guide(
+        self,
+        translator: DocumentTranslator,
+        documents: Sequence[Sequence[str]],
+        copied: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> TermGuide | None:
+        """The constraints of documents, given as sentences; None where none are asked, or can be kept."""
+        asked = self.of_terms or any(texts for document in copied or () for texts in document)
+        if not asked or not translator.takes_guides:
+            return None
+        return TermGuide(
+            documents,
+            self.glossary,
+            keep=self.keep,
+            consistency=self.consistency,
+            copied=copied,
+            inflection=self.inflection,
+        )
+
+    def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
+        """The term accuracy of translations; None where no term was asked for."""
+        return term_report(guide, translations) if self.of_terms and guide is not None else None
+
+
+def read_wishes(
+    languages: Languages,
+    *,
+    glossary: Path | None = None,
+    keep: Path | None = None,
+    consistency: bool = False,
+    lemmas: tuple[Path | None, Path | None] = (None, None),
+    memory: Path | None = None,
+) -> Wishes:
+    """Read what is asked from files; `lemmas`: of the source and of the target.
+
+    Raises:
+        CotextError: a file that cannot be read so.
+    """
+    source, target = (read_lemmas(path) if path is not None else None for path in lemmas)
+    return Wishes(
+        Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
+        read_words(keep) if keep is not None else (),
+        consistency,
+        Inflection(source, target),
+        TranslationMemory.read(memory, languages) if memory is not None else None,
+    )

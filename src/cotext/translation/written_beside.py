@@ -1,0 +1,84 @@
+"""What is written beside a translated corpus: scores of its sentences, lists of the best translations."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats.streams import atomic_sinks
+from cotext.data.nbest_lists import ListedDocument, write_documents
+from cotext.runtime.errors import CotextError
+from cotext.translation.open import OpenedRun
+from cotext.translation.score_table import score_lines
+from cotext.translation.scorer import SentenceScore
+from cotext.translation.translator import Translation
+
+LISTS: Final = ".nbest.jsonl"
+
+
+def write_scores(path: Path, translations: Iterable[Translation]) -> None:
+    """Write the log-probabilities of the tokens that were written for every sentence."""
+    documents = (
+        (t.document.id, list(map(SentenceScore, t.log_probabilities, t.tokens))) for t in translations
+    )
+    with atomic_sinks([path]) as [sink]:
+        for line in score_lines(documents):
+            sink.write(f"{line}\n")
+
+
+def lists_beside(out: Path) -> Path:
+    """Where the lists of an output stand."""
+    return out.with_name(f"{out.name}{LISTS}")
+
+
+def check_new_lists(out: Path) -> None:
+    """Refuse to replace lists that nobody has said may be replaced.
+
+    Raises:
+        CotextError: they are there.
+    """
+    if (lists := lists_beside(out)).exists():
+        raise CotextError(f"{lists}: exists; choose another --out, or add --overwrite to replace it")
+
+
+def remove_lists(out: Path) -> None:
+    """Remove lists beside an output that is going to be replaced by one without any."""
+    lists_beside(out).unlink(missing_ok=True)
+
+
+def require_no_lists(opened: OpenedRun, what: str) -> None:
+    """Refuse a run that makes lists where none are written.
+
+    Raises:
+        CotextError: `decode.nbest` above 1; `what` is translated.
+    """
+    if (nbest := opened.config.decode.nbest) > 1:
+        raise CotextError(
+            f"{what}: decode.nbest = {nbest}: lists are written beside corpora, a sentence a line, that are "
+            "translated here; add --set nbest=1"
+        )
+
+
+def write_lists(
+    out: Path,
+    pairs: Iterable[ParallelDocument],
+    translations: Iterable[Translation],
+    nbest: int,
+    signature: str,
+) -> None:
+    """Write the lists of a translated corpus; `pairs` has its documents as they are written.
+
+    Sentences that were not translated, as nothing of them is text, have the one line that the output has.
+    """
+    with atomic_sinks([lists_beside(out)]) as [sink]:
+        write_documents(sink, _listed(pairs, translations), nbest, f"{signature}|nbest:{nbest}")
+
+
+def _listed(
+    pairs: Iterable[ParallelDocument], translations: Iterable[Translation]
+) -> Iterator[ListedDocument]:
+    for pair, translation in zip(pairs, translations, strict=True):
+        lists = []
+        for text, (first, *others) in zip(pair.target, translation.lists, strict=True):
+            lists.append((first._replace(text=text), *others))
+        yield ListedDocument(pair.id, tuple(lists))

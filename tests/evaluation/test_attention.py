@@ -1,0 +1,436 @@
+"""The spread of attention and its maps of sentences, against weights worked out by hand."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
+from torch import Tensor, nn
+
+from cotext.config.recipe import load_config
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.collate import make_batch
+from cotext.data.documents import ParallelDocument
+from cotext.data.views import Window, WindowView
+from cotext.evaluation.studies.attention.attention import attention_spread
+from cotext.evaluation.studies.attention.attention_of_document import document_attention
+from cotext.evaluation.studies.attention.gates import AtDistance, GateOpenness
+from cotext.evaluation.studies.attention.sentence_maps import average_by_kind, sentence_maps
+from cotext.layers.kernels.relative import attend_relative
+from cotext.layers.kernels.sdpa import attend, watch_weights
+from cotext.layers.layout import Layout
+from cotext.layers.others import GatedOthersSpan
+from cotext.models.build import build_model
+from cotext.models.docflat import FlatBatch
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+from cotext.translation.translator import DocumentTranslator
+
+SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.initialisation=xavier"]
+SMALL += ["model.encoder_layers=2", "model.decoder_layers=1"]
+FILLED = {
+    "nothing": ["model.attention.score=content"],
+    "positions": ["model.attention.score=positions"],
+    "gated": [
+        "model.attention={score: content, span: sentence, top: {layers: 1, span: row, mix: gated}}",
+    ],
+    "current on top": ["model.attention.score=content", "model.encoder.top={layers: 1, span: current}"],
+    "flat": ["model.attention.score=content", "model.batch_context=flat"],
+    **{
+        f"others, {score}": [
+            f"model.attention={{score: {score}, others: gated}}",
+            f"model.positions={'none' if score == 'alibi' else 'reset'}",
+        ]
+        for score in ("content", "relative", "alibi")
+    },
+}
+
+
+def batch(rows: int = 2) -> Batch:
+    """5 source tokens and 4 labels; beside it, 2 and 2 with padding."""
+    both = [
+        Instance(0, Window(range(2), range(2), range(2)), [[1, 2], [3]], [[11], [12]]),
+        Instance(1, Window(range(1), range(1), range(1)), [[7]], [[15]]),
+    ]
+    return make_batch(both[:rows], SYMBOLS)
+
+
+def model(name: str = "nothing") -> Transformer:
+    torch.manual_seed(0)
+    built = build_model(load_config("p-transformer/doc", None, [*SMALL, *FILLED[name]]), 24).eval()
+    assert isinstance(built, Transformer)
+    return built
+
+
+def test_even_weights_have_the_entropy_of_the_keys_there_are() -> None:
+    """With queries of zero every visible key has the same weight, whatever padding stands beside."""
+    even = model()
+    with torch.no_grad():
+        even.decoder[0].cross.query.weight.zero_()
+        even.decoder[0].cross.query.bias[0] = 1e-30  # not a query of padding
+        even.encoder[1].attention.qkv.weight[:16].zero_()
+        even.encoder[1].attention.qkv.bias[0] = 1e-30
+    found = attention_spread(even, [batch()])
+    assert list(found) == [
+        "encoder.0.attention",
+        "encoder.1.attention",
+        "decoder.0.attention",
+        "decoder.0.cross",
+    ]
+    # 4 target tokens see 5 source tokens and 2 see 2, in both heads.
+    assert found["decoder.0.cross"].queries == 12
+    assert found["decoder.0.cross"].nats == pytest.approx((4 * math.log(5) + 2 * math.log(2)) / 6)
+    assert found["encoder.1.attention"].nats == pytest.approx((5 * math.log(5) + 2 * math.log(2)) / 7)
+    assert found["decoder.0.cross"].normalised_entropy == pytest.approx(1)
+    assert found["encoder.0.attention"].normalised_entropy < 0.999
+    # The first token of a row has no choice: log 1 = 0.
+    assert found["decoder.0.attention"].uniform == pytest.approx(2 * (math.log(24) + math.log(2)))
+
+
+@pytest.mark.parametrize("name", ["nothing", "positions"])
+def test_rows_together_are_the_rows_alone(name: str) -> None:
+    watched = model(name)
+    one, other = (
+        batch(),
+        make_batch([Instance(1, Window(range(1), range(1), range(1)), [[7]], [[15]])], SYMBOLS),
+    )
+    together, apart = attention_spread(watched, [one]), attention_spread(watched, [batch(1), other])
+    assert together.keys() == apart.keys()
+    for key in together:
+        assert together[key].entropy == pytest.approx(apart[key].entropy, rel=1e-5)
+        assert together[key].queries == apart[key].queries
+
+
+def test_nothing_is_left_behind() -> None:
+    watched = model()
+    made = batch()
+    before = watched.decode(made.target_input, made.input_sentence, watched.encode(made.source))
+    attention_spread(watched, [made])
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
+    after = watched.decode(made.target_input, made.input_sentence, watched.encode(made.source))
+    assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative: bool) -> None:
+    q, k, v = (torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(s)) for s in range(3))
+    table = torch.randn(7, 4, generator=torch.Generator().manual_seed(3))
+    mask = None if causal else torch.tensor([True, True, False, True, True]).view(1, 1, 1, 5)
+    shown: list[Tensor] = []
+    with watch_weights(lambda weights, real, tokens: shown.append(weights)):
+        out = (
+            attend_relative(q, k, v, table, mask, causal, 0) if relative else attend(q, k, v, mask, causal, 0)
+        )
+    assert len(shown) == 1
+    weights = shown[0].float()
+    torch.testing.assert_close(weights @ v, out)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(()))
+
+
+def document(before: int = 1, batches: int = 1, target_before: int | None = None) -> list[Batch]:
+    """Sentences of 2, 1 and 3 source words and 1, 1 and 2 target words, in windows, in so many batches.
+
+    With the symbol that closes each: 3, 2 and 4 source tokens, 2, 2 and 3 target tokens.
+    """
+    source, target = [[1, 2], [3], [4, 5, 6]], [[11], [12], [13, 14]]
+    windows = WindowView(before, target_before=target_before).split([2, 1, 3], [1, 1, 2])
+    rows = [Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target]) for w in windows]
+    return [make_batch(rows[i::batches], SYMBOLS) for i in range(batches)]
+
+
+def even(name: str = "nothing") -> Transformer:
+    """Every query is the same but for a trace, and all keys that it may see have the same weight."""
+    made = model(name)
+    with torch.no_grad():
+        for block in (*made.encoder, *made.decoder):
+            block.attention.qkv.weight[:16].zero_()
+            block.attention.qkv.bias[0] = 1e-30
+        for block in made.decoder:
+            block.cross.query.weight.zero_()
+            block.cross.query.bias[0] = 1e-30
+    return made
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
+    found = sentence_maps(even(), document(batches=batches), 3)
+    maps = found.maps
+    assert not found.gates
+    assert not found.head_gates
+    assert {name: each.kind for name, each in maps.items()} == {
+        "encoder.0.attention": "encoder",
+        "encoder.1.attention": "encoder",
+        "decoder.0.attention": "decoder",
+        "decoder.0.cross": "cross",
+    }
+    nan = math.nan
+    expected = {
+        "encoder.1.attention": (
+            [[1, nan, nan], [3 / 5, 2 / 5, nan], [nan, 2 / 6, 4 / 6]],
+            [[1 / 3, nan, nan], [1 / 5, 1 / 5, nan], [nan, 1 / 6, 1 / 6]],
+        ),
+        "decoder.0.cross": (
+            [[1, nan, nan], [3 / 5, 2 / 5, nan], [nan, 2 / 6, 4 / 6]],
+            [[1 / 3, nan, nan], [1 / 5, 1 / 5, nan], [nan, 1 / 6, 1 / 6]],
+        ),
+        # Two queries see 3 and 4 tokens, two of them of the sentence before; three see 3, 4 and 5.
+        "decoder.0.attention": (
+            [
+                [1, nan, nan],
+                [(2 / 3 + 2 / 4) / 2, (1 / 3 + 2 / 4) / 2, nan],
+                [nan, (2 / 3 + 2 / 4 + 2 / 5) / 3, (1 / 3 + 2 / 4 + 3 / 5) / 3],
+            ],
+            [
+                [(1 + 1 / 2 + 1 / 2) / 4, nan, nan],
+                [(2 / 3 + 2 / 4) / 4, (1 / 3 + 2 / 4) / 4, nan],
+                [nan, (2 / 3 + 2 / 4 + 2 / 5) / 6, (1 / 3 + 2 / 4 + 3 / 5) / 9],
+            ],
+        ),
+    }
+    for name, (share, mean) in expected.items():
+        for found, right in ((maps[name].share, share), (maps[name].mean, mean)):
+            torch.testing.assert_close(found, torch.tensor(right).double(), equal_nan=True, atol=1e-6, rtol=0)
+        assert maps[name].beside.abs().max() < 1e-12
+    # Of current queries alone, 3 + 2 + 4 of them, that see 3, 5 and 6 tokens.
+    spread = maps["encoder.1.attention"].spread
+    assert spread.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
+    assert spread.normalised_entropy == pytest.approx(1)
+
+
+MEMORY = {"span": "memory", "score": "transformer_xl"}
+MCN = {
+    "encoder": {"span": "sentence"},
+    "cross": {"span": "sentence"},
+    "document_layer": "segment_gate",
+    "target_positions": "none",
+}
+# Slots; by kind of attention, how many sentences before and after its own it sees, if not the row.
+WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
+    "nothing": ({}, {}),
+    **{
+        score: ({"attention": {"score": score}}, {})
+        for score in ("absolute", "relative", "positions", "rotary", "alibi")
+    },
+    "sentences": ({"attention": {"span": "sentence"}}, {}),
+    "gated": ({"attention": {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}}, {}),
+    "gated positions": (
+        {"attention": {"span": "sentence", "score": "positions", "top": {"layers": 1, "mix": "gated"}}},
+        {},
+    ),
+    "current on top": (
+        {"encoder_layers": 2, "encoder": {"top": {"layers": 1, "span": "current"}}},
+        {"cross": (0, 0)},
+    ),
+    "cross-attention to current sentences": ({"cross": {"span": "current"}}, {"cross": (0, 0)}),
+    "segment distance": ({"encoder": {"score": "segment_distance"}}, {}),
+    **{
+        f"memory of {m}": (
+            MCN | {"decoder": MEMORY | {"memory_sentences": m}},
+            {"decoder": (-m, 0)},
+        )
+        for m in (0, 1, 2)
+    },
+    "ordinary decoder, context of one": (
+        MCN | {"decoder": {"span": "sentence"}, "target_positions": "reset", "source_sentences": 1},
+        {"encoder-document": (-1, 1)},
+    ),
+    **{
+        f"flat, {gate}": ({"batch_context": "flat", "batch": {"gate": gate}}, {})
+        for gate in ("continuous", "discrete", "identity")
+    },
+    **{
+        f"{kind}, {'both sides' if target else 'source'}": (
+            {"batch_context": kind, "batch": {"target": target}},
+            {},
+        )
+        for kind in ("mean", "datapoints")
+        for target in (False, True)
+    },
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_shares_of_every_system(name: str) -> None:
+    """They sum to one, within a window whose sentences come from the right places of the document."""
+    slots, spans = WATCHED[name]
+    batch_level = "batch_context" in slots
+    view = window(2, after=1) | ({"separators": "numbered", "numbers": 3} if batch_level else {})
+    config = tiny_config(model={**TINY_MODEL, **slots}, view=view)
+    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
+    watched = random_model(config, tokenizer)
+    translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
+    source = ("the cat", "sat", "", "on a mat the", "cat", "sat on", "a cat")
+    target = ("sat", "on a", "", "mat the cat", "a", "the the", "mat")
+    found = document_attention(translator, ParallelDocument("d", source, target), "", own=False)
+    assert found.numbers == (1, 2, 4, 5, 6, 7)
+    assert [t for t, _ in found.tokens] == [2, 1, 4, 1, 2, 2]
+    ones = torch.ones(6, dtype=torch.float64)
+    for each in found.maps.values():
+        torch.testing.assert_close(each.share.nansum(dim=1) + each.beside, ones)
+        if each.kind.startswith("batch"):
+            lower, upper = -5, 5
+        else:
+            lower, upper = spans.get(each.kind, (0, 0) if each.kind.endswith("local") else (-2, 1))
+        inside = torch.ones(6, 6).triu(lower).tril(min(upper, 0) if "decoder" in each.kind else upper)
+        if each.kind == "batch-target":
+            inside = inside.tril(0)
+        if name == "current on top" and each.kind == "encoder":  # below the row, above one sentence
+            top = next(iter(each_map for each_map in found.maps if each_map.endswith("1.attention")))
+            inside = torch.eye(6) if each is found.maps[top] else inside
+        assert torch.equal(each.seen, inside.bool()), each.kind
+    for kind in found.kinds:
+        torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
+    json.dumps(found.as_dict(), allow_nan=False)
+    assert found.render()
+
+
+def test_the_top_of_flat_transformer_sees_the_current_sentence_alone() -> None:
+    maps = sentence_maps(model("current on top"), document(before=2), 3).maps
+    assert torch.equal(maps["encoder.0.attention"].seen, torch.ones(3, 3).tril().bool())
+    assert torch.equal(maps["encoder.1.attention"].seen, torch.eye(3).bool())
+    assert torch.equal(maps["decoder.0.cross"].seen, torch.eye(3).bool())
+
+
+def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
+    maps = sentence_maps(model("gated"), document(before=2), 3).maps
+    assert {each.kind for each in maps.values()} == {
+        *("encoder", "decoder", "cross", "encoder-local", "decoder-local", "cross-local")
+    }
+    for each in maps.values():
+        local = each.kind.endswith("-local")
+        assert torch.equal(each.seen, torch.eye(3).bool() if local else torch.ones(3, 3).tril().bool())
+    # The patch of sentence 2 with itself: 4 source tokens, 3 of the target.
+    assert maps["encoder.1.attention.local"].pairs.diagonal().tolist() == [9, 4, 16]
+    assert maps["decoder.0.cross.local"].pairs.diagonal().tolist() == [6, 4, 12]
+
+
+@pytest.mark.parametrize("score", ["content", "relative", "alibi"])
+@pytest.mark.parametrize("factors", [(0.0, 0.0), (0.5, -0.25)])
+@pytest.mark.parametrize("target_before", [0, 1, 2])
+def test_gates_to_other_sentences(score: str, factors: tuple[float, float], target_before: int) -> None:
+    """One map of own sentences and others, however scores are computed; what passes is weight times gate."""
+    made = model(f"others, {score}")
+    with torch.no_grad():
+        for module in made.modules():
+            if isinstance(module, GatedOthersSpan):
+                module.gate.copy_(torch.tensor(factors).atanh())
+    found = sentence_maps(made, document(before=2, target_before=target_before), 3)
+    assert list(found.head_gates) == list(found.maps)
+    for name, gates in found.head_gates.items():
+        assert gates.open.tolist() == pytest.approx(factors)
+        assert gates.overall == pytest.approx(sum(map(abs, factors)) / 2)
+        farthest = target_before if gates.kind == "decoder" else 2
+        assert set(gates.by_distance) == set(range(1, farthest + 1))
+        if not farthest:  # rows of one sentence
+            continue
+        # Queries of sentence 1 have nobody two sentences back; those of sentence 2 may choose between two.
+        queries = found.maps[name].queries
+        both = gates.by_distance[1] * (queries[1] + queries[2]) + gates.by_distance.get(2, 0) * queries[2]
+        assert (both / (queries[1] + queries[2])).tolist() == pytest.approx([abs(f) for f in factors])
+        share = found.maps[name].share
+        assert share[0, 0] == pytest.approx(1)
+        assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
+
+
+def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
+    """Of 3, 2 and 4 source tokens, the last sentence gives 2/5 of its second softmax to the one before."""
+    made = even("others, content")
+    for module in made.modules():
+        if isinstance(module, GatedOthersSpan):
+            nn.init.constant_(module.gate, math.atanh(0.5))
+    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
+    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
+    one_back = 0.5 * (2 * 1 + 4 * 2 / 5) / 6  # 2 queries of sentence 1, 4 of sentence 2
+    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
+    assert found.by_distance[2].tolist() == pytest.approx([0.5 * 3 / 5] * 2)
+
+
+def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
+    maps = sentence_maps(model("current on top"), document(before=1), 3).maps
+    both = next(each for each in average_by_kind(maps) if each.kind == "encoder")
+    assert both.attentions == ("encoder.0.attention", "encoder.1.attention")
+    below, above = (maps[name].share for name in both.attentions)
+    assert both.share[1, 0] == below[1, 0] / 2
+    assert both.share[1, 1] == (below[1, 1] + above[1, 1]) / 2
+    assert both.share[0, 2].isnan()
+
+
+def test_attention_over_unknown_tokens_is_refused() -> None:
+    class Pool(nn.Module):
+        current_only = False
+
+        def forward(self, x: Tensor, layout: Layout) -> Tensor:
+            q = torch.ones(1, 1, 7, 2)
+            attend(q, q, q, None, False, 0.0)
+            return x
+
+    made = model()
+    made.encoder.insert(0, Pool())
+    with pytest.raises(CotextError, match=r"rows of \[7\] tokens, where those of the batch have \[3, 5, 6\]"):
+        sentence_maps(made, document(), 3)
+
+
+def test_openness_by_distance() -> None:
+    gate = GateOpenness("batch-source", 3)
+    gate.add(torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.25, 0.25]]), torch.tensor([0, 0, 1]))
+    gate.add(torch.tensor([[1.0, 1.0]]), torch.tensor([2]))
+    assert gate.openness.tolist() == [0.5, 0.25, 1.0]
+    assert gate.overall == (0.25 + 0.75 + 0.25 + 1) / 4
+    share = torch.tensor([[0.5, 0.5, math.nan], [0.25, 0.5, 0.25], [0.75, 0.125, 0.125]]).double()
+    found = gate.by_distance(share)
+    assert found == {
+        -1: AtDistance(share=(0.5 + 0.25) / 2, passed=(0.5 * 0.5 + 0.25 * 0.25) / 2, sentences=2),
+        0: AtDistance(share=(0.5 + 0.5 + 0.125) / 3, passed=(0.25 + 0.125 + 0.125) / 3, sentences=3),
+        1: AtDistance(share=(0.25 + 0.125) / 2, passed=(0.0625 + 0.125) / 2, sentences=2),
+        2: AtDistance(share=0.75, passed=0.75, sentences=1),
+    }
+    assert gate.as_dict(share)["by_distance"]["2"] == {"share": 0.75, "passed": 0.75, "sentences": 1}
+
+
+def test_attention_across_the_batch_and_its_gate() -> None:
+    """9 current source tokens see each other; of 7 target ones, the t-th sees t of 2, 2 and 3."""
+    made = model("flat")
+    assert isinstance(made.batch_context, FlatBatch)
+    with torch.no_grad():
+        for context in (made.batch_context.source_context, made.batch_context.target_context):
+            assert context is not None
+            assert context.gate is not None
+            context.attention.qkv.weight[:16].zero_()
+            context.attention.qkv.bias[0] = 1e-30
+            context.gate.linear.weight.zero_()
+            context.gate.linear.bias.fill_(math.log(3))  # three quarters open
+    found = sentence_maps(made, document(before=1), 3)
+    maps, gates = found.maps, found.gates
+    assert {name: each.kind for name, each in maps.items()} == {
+        "batch_context.source_context.attention": "batch-source",
+        "encoder.0.attention": "encoder",
+        "encoder.1.attention": "encoder",
+        "batch_context.target_context.attention": "batch-target",
+        "decoder.0.attention": "decoder",
+        "decoder.0.cross": "cross",
+    }
+    even = torch.tensor([3 / 9, 2 / 9, 4 / 9]).double()
+    of_source = maps["batch_context.source_context.attention"]
+    torch.testing.assert_close(of_source.share, even.expand(3, 3), atol=1e-6, rtol=0)
+    ninth = torch.full((3, 3), 1 / 9).double()
+    torch.testing.assert_close(of_source.mean, ninth, atol=1e-6, rtol=0)
+    nan = math.nan
+    causal = [
+        [1, nan, nan],
+        [(2 / 3 + 2 / 4) / 2, (1 / 3 + 2 / 4) / 2, nan],
+        [(2 / 5 + 2 / 6 + 2 / 7) / 3, (2 / 5 + 2 / 6 + 2 / 7) / 3, (1 / 5 + 2 / 6 + 3 / 7) / 3],
+    ]
+    found = maps["batch_context.target_context.attention"].share
+    torch.testing.assert_close(found, torch.tensor(causal).double(), equal_nan=True, atol=1e-6, rtol=0)
+    assert {name: gate.kind for name, gate in gates.items()} == {
+        "batch_context.source_context.gate": "batch-source",
+        "batch_context.target_context.gate": "batch-target",
+    }
+    for gate in gates.values():
+        torch.testing.assert_close(gate.openness, torch.full((3,), 0.75).double())
+    passed = gates["batch_context.source_context.gate"].by_distance(of_source.share)[2].passed
+    assert passed == pytest.approx(0.75 * 3 / 9)

@@ -1,0 +1,341 @@
+from pathlib import Path
+from random import Random
+
+import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.documents import Document
+from cotext.evaluation.metrics.bleu import (
+    DEFAULT_PROTOCOLS,
+    PROTOCOLS,
+    Score,
+    build_metric,
+    evaluate,
+    find_protocol,
+    measure,
+    piece_sizes,
+    render_scores,
+)
+from cotext.runtime.errors import CotextError
+
+# Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
+HYPOTHESIS = [
+    Document("talk", ("The lamp is NEW .", "It shines in the hall .", "")),
+    Document("letter", ("She wrote that she would come on Monday, at ten.", "We waited.")),
+]
+REFERENCE = [
+    Document("talk", ("The lamp is new .", "It shines in the hall .", "Good !")),
+    Document("letter", ("She wrote that she would come on Monday at ten.", "We waited for hours.")),
+]
+
+
+def one(
+    hypothesis: list[Document], reference: list[Document], protocol: str, language: str | None = None
+) -> Score:
+    (score,) = evaluate(hypothesis, reference, [protocol], target_language=language)
+    return score
+
+
+def documents_as_lines(documents: list[Document]) -> list[str]:
+    return [" ".join(document.sentences) for document in documents]
+
+
+def single(*sentences: str) -> list[Document]:
+    return [Document("d", sentences)]
+
+
+def test_bleu_worked_by_hand() -> None:
+    # Hypothesis: the cat sat on the mat; reference: the cat sat on a mat. Matches by n-gram order, "the"
+    # clipped to its one occurrence in the reference:
+    #   1: the cat sat on mat   5 of 6      2: the-cat cat-sat sat-on   3 of 5
+    #   3: the-cat-sat cat-sat-on   2 of 4  4: the-cat-sat-on   1 of 3
+    # Equal lengths, no brevity penalty: (5/6 * 3/5 * 2/4 * 1/3) ** (1/4) = (1/12) ** (1/4) = 0.537285.
+    score = one(single("the cat sat on the mat"), single("the cat sat on a mat"), "s-bleu")
+    assert score.value == pytest.approx(53.7285, abs=1e-4)
+    assert score.components["brevity_penalty"] == 1.0
+    assert [score.components[f"precision_{n}"] for n in (1, 2, 3, 4)] == pytest.approx(
+        [500 / 6, 60, 50, 100 / 3]
+    )
+
+
+def test_brevity_penalty_by_hand() -> None:
+    # All n-grams match; 4 tokens against 6: exp(1 - 6/4) = 0.606531.
+    score = one(single("a b c d"), single("a b c d e f"), "s-bleu")
+    assert score.value == pytest.approx(60.6531, abs=1e-4)
+    assert (score.components["hypothesis_tokens"], score.components["reference_tokens"]) == (4.0, 6.0)
+
+
+def test_a_moved_sentence_boundary_costs_s_bleu_and_not_d_bleu() -> None:
+    # As one line both are a b c d e f g h i j. Sentence by sentence:
+    #   1: 4/4 + 4/6 = 8 of 10   2: 3/3 + 3/5 = 6 of 8   3: 2/2 + 2/4 = 4 of 6   4: 1/1 + 1/3 = 2 of 4
+    #   (8/10 * 6/8 * 4/6 * 2/4) ** (1/4) = 0.2 ** (1/4) = 0.668740.
+    hypothesis, reference = single("a b c d", "e f g h i j"), single("a b c d e f", "g h i j")
+    assert one(hypothesis, reference, "d-bleu").value == pytest.approx(100.0)
+    assert one(hypothesis, reference, "s-bleu").value == pytest.approx(66.8740, abs=1e-4)
+
+
+def test_n_grams_do_not_cross_documents() -> None:
+    # The reference has x y z w only across its documents' border: no 4-gram of the hypothesis may match it.
+    hypothesis = [Document("one", ("x y z w",)), Document("two", ("q",))]
+    reference = [Document("one", ("x y",)), Document("two", ("z w",))]
+    assert one(hypothesis, reference, "d-bleu").components["precision_3"] < 100 / 2
+
+
+def test_every_protocol_equals_sacrebleu_called_directly() -> None:
+    # A third document of 3 * 200 tokens: in pieces of at most 512, two sentences and one.
+    ours, theirs = ("On " * 150 + "and on !") * 2, "On " * 150 + "and on " * 25
+    hypothesis = [*HYPOTHESIS, Document("long", (ours[:560], theirs, ours))]
+    reference = [*REFERENCE, Document("long", (theirs, theirs, theirs))]
+    flat_hypothesis = [sentence for document in hypothesis for sentence in document.sentences]
+    flat_reference = [sentence for document in reference for sentence in document.sentences]
+    long_hypothesis, long_reference = documents_as_lines(hypothesis), documents_as_lines(reference)
+    cut_hypothesis, cut_reference = (
+        [*lines[:2], " ".join(last.sentences[:2]), last.sentences[2]]
+        for lines, last in ((long_hypothesis, hypothesis[2]), (long_reference, reference[2]))
+    )
+    plain = {"tokenize": "none", "smooth_method": "none", "force": True}
+    expected = {
+        "s-bleu": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference]).score,
+        "s-bleu-tok": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], **plain).score,
+        "s-bleu-lc": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], lowercase=True, **plain).score,
+        "d-bleu-512": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference]).score,
+        "d-bleu-512-tok": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference], **plain).score,
+        "d-bleu": sacrebleu.corpus_bleu(long_hypothesis, [long_reference]).score,
+        "d-bleu-ci": sacrebleu.corpus_bleu(long_hypothesis, [long_reference], lowercase=True).score,
+        "d-bleu-lc": sacrebleu.corpus_bleu(
+            [line.lower() for line in long_hypothesis],
+            [[line.lower() for line in long_reference]],
+            **plain,
+        ).score,
+        "chrf": sacrebleu.corpus_chrf(flat_hypothesis, [flat_reference]).score,
+        "ter": sacrebleu.corpus_ter(flat_hypothesis, [flat_reference]).score,
+    }
+    scores = evaluate(hypothesis, reference, list(PROTOCOLS))
+    assert {score.protocol: score.value for score in scores} == pytest.approx(expected, abs=1e-9)
+    # None of them is another one under a second name, on this corpus at least.
+    assert len({round(score.value, 6) for score in scores}) == len(PROTOCOLS)
+
+
+def test_signatures_tell_the_protocols_apart() -> None:
+    signatures = {
+        score.protocol: score.signature for score in evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
+    }
+    version = f"version:{sacrebleu.__version__}"
+    assert signatures["s-bleu"] == (
+        f"protocol:s-bleu|unit:sentence|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
+    )
+    assert signatures["d-bleu"] == (
+        f"protocol:d-bleu|unit:document|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
+    )
+    assert "unit:document|nrefs:1|case:lc|eff:no|tok:13a" in signatures["d-bleu-ci"]
+    assert "unit:document|nrefs:1|case:lc|eff:no|tok:none|smooth:none" in signatures["d-bleu-lc"]
+    assert signatures["chrf"].startswith("protocol:chrf|unit:sentence|nrefs:1|case:mixed")
+    assert signatures["ter"].startswith("protocol:ter|unit:sentence|nrefs:1|case:lc")
+
+
+def test_pieces_by_hand() -> None:
+    # Tokens of the reference by 13a: 3, 4 (the full stop is one), 1, 6, 2.
+    reference = single("a b c", "d e f.", "g", "h i j k l m", "n o")
+    assert piece_sizes(reference, 8) == [[3, 2]]
+    assert piece_sizes(reference, 7) == [[2, 2, 1]]
+    # A sentence that is too long stands alone and is not cut; one that fits exactly is in.
+    assert piece_sizes(reference, 4) == [[1, 1, 1, 1, 1]]
+    assert piece_sizes(reference, 16) == [[5]]
+    assert piece_sizes([*reference, Document("e", ()), *single("p")], 9) == [[3, 2], [], [1]]
+    # Of tokenised text "f." is one token.
+    assert piece_sizes(reference, 13, None, PROTOCOLS["d-bleu-512-tok"]) == [[4, 1]]
+    assert piece_sizes(reference, 13) == [[3, 2]]
+    # Chinese is counted as it is scored, by characters.
+    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, "zh") == [[2, 1]]
+    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
+
+
+def test_hypotheses_are_cut_where_their_reference_is() -> None:
+    reference = single("a " * 300, "b " * 300)
+    # The first sentence is as long as the whole reference; the cut stays where it was.
+    hypothesis = single("a " * 300 + "b " * 300, "c")
+    score = one(hypothesis, reference, "d-bleu-512")
+    assert (
+        "unit:piece|piece:at-most-512-reference-tokens|nrefs:1|case:mixed|eff:no|tok:13a" in score.signature
+    )
+    assert one(hypothesis, reference, "d-bleu").components["precision_1"] == pytest.approx(100 * 600 / 601)
+    assert score.components["precision_1"] == pytest.approx(100 * 300 / 601)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12))
+def test_laws_of_pieces(lengths: list[int], limit: int) -> None:
+    (pieces,) = piece_sizes(single(*("w " * length for length in lengths)), limit)
+    assert sum(pieces) == len(lengths)
+    start, tokens = 0, []
+    for size in pieces:
+        tokens.append(sum(lengths[start : start + size]))
+        assert tokens[-1] <= limit or size - lengths[start : start + size].count(0) == 1
+        start += size
+    # No piece could have taken the first sentence of the next.
+    firsts = [lengths[sum(pieces[:place])] for place in range(1, len(pieces))]
+    assert all(whole + first > limit for whole, first in zip(tokens, firsts, strict=False))
+
+
+def test_counts_of_segments_make_the_score() -> None:
+    systems = {"ours": HYPOTHESIS, "theirs": REFERENCE}
+    for name, measured in measure(systems, [REFERENCE], list(PROTOCOLS)).items():
+        alone = evaluate(systems[name], REFERENCE, list(PROTOCOLS))
+        assert [each.score for each in measured] == alone
+        for each in measured:
+            assert each.statistics.score == pytest.approx(each.score.value, abs=1e-9)
+            assert len(each.statistics.counts) == (5 if each.statistics.unit == "sentence" else 2)
+            assert len(each.statistics.by("document")[0]) == 2
+
+
+def test_case_counts_where_the_protocol_says_so() -> None:
+    hypothesis, reference = single("the LAMP is quite new"), single("the lamp is quite new")
+    assert one(hypothesis, reference, "d-bleu").value < 60
+    assert one(hypothesis, reference, "d-bleu-ci").value == pytest.approx(100.0)
+    assert one(hypothesis, reference, "d-bleu-lc").value == pytest.approx(100.0)
+
+
+def test_tokenised_protocol_takes_white_space_at_its_word() -> None:
+    hypothesis, reference = single("it is new and bright ."), single("it is new and bright.")
+    assert one(hypothesis, reference, "d-bleu-ci").value == pytest.approx(100.0)
+    # Tokens it is new and bright . against it is new and bright.: 4/6, 3/5, 2/4, 1/3; their product is 1/15.
+    assert one(hypothesis, reference, "d-bleu-lc").value == pytest.approx(100 * (1 / 15) ** 0.25)
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "ZH_hans"])
+def test_chinese_is_scored_by_characters(language: str) -> None:
+    hypothesis, reference = single("灯很新。", "它很亮。"), single("灯很新。", "他很亮。")
+    score = one(hypothesis, reference, "s-bleu", language)
+    assert "tok:zh" in score.signature
+    # Characters: 7/8, 5/6, 3/4, 1/2: of the second sentence 很亮。 stays.
+    assert score.value == pytest.approx(100 * (7 / 8 * 5 / 6 * 3 / 4 * 1 / 2) ** 0.25)
+    assert "tok:zh" in one(hypothesis, reference, "d-bleu", language).signature
+    assert "asian:yes" in one(hypothesis, reference, "ter", language).signature
+    # One substituted character of eight.
+    assert one(hypothesis, reference, "ter", language).value == pytest.approx(12.5)
+
+
+def test_german_and_unknown_languages_use_13a() -> None:
+    for language in (None, "de", "xx"):
+        assert "tok:13a" in one(HYPOTHESIS, REFERENCE, "s-bleu", language).signature
+
+
+def test_several_references() -> None:
+    other = [Document("talk", ("A new lamp .", "It shines in the hall .", "")), REFERENCE[1]]
+    (score,) = evaluate(HYPOTHESIS, other, ["d-bleu"], further_references=[REFERENCE])
+    direct = sacrebleu.corpus_bleu(
+        documents_as_lines(HYPOTHESIS), [documents_as_lines(other), documents_as_lines(REFERENCE)]
+    )
+    assert score.value == pytest.approx(direct.score)
+    assert "nrefs:2" in score.signature
+    with pytest.raises(CotextError, match="document number 1 is 'talk' in the hypothesis but 'letter'"):
+        evaluate(HYPOTHESIS, other, ["d-bleu"], further_references=[REFERENCE[::-1]])
+
+
+def test_default_set_counts_and_rendering() -> None:
+    scores = evaluate(HYPOTHESIS, REFERENCE)
+    assert tuple(score.protocol for score in scores) == DEFAULT_PROTOCOLS == ("s-bleu", "d-bleu", "chrf")
+    assert {(score.documents, score.sentences, score.empty_hypotheses) for score in scores} == {(2, 5, 1)}
+    lines = render_scores(scores).splitlines()
+    assert lines[1].split()[:2] == ["d-BLEU", f"{scores[1].value:.2f}"]
+    assert lines[1].endswith(scores[1].signature)
+    assert lines[3] == "2 documents, 5 sentences, 1 empty hypothesis sentences"
+    assert scores[0].as_dict()["signature"] == scores[0].signature
+
+
+def test_all_empty_hypotheses_score_zero() -> None:
+    scores = evaluate(single("", "  "), single("a b c d", "e f"), ["s-bleu", "d-bleu", "chrf"])
+    assert [score.value for score in scores] == [0.0, 0.0, 0.0]
+    assert scores[0].empty_hypotheses == 2
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "message"),
+    [
+        (
+            [Document("a", ("x",))],
+            [Document("b", ("x",))],
+            "document number 1 is 'a' in the hypothesis but 'b'",
+        ),
+        (
+            [Document("a", ("x",))],
+            [Document("a", ("x", "y"))],
+            "document 'a': 1 hypothesis sentences, 2 reference",
+        ),
+        (
+            [Document("a", ("x",))],
+            [Document("a", ("x",)), Document("b", ("y",))],
+            "'b' is the first that only the reference has",
+        ),
+        (
+            [Document("a", ("x",)), Document("b", ("y",))],
+            [Document("a", ("x",))],
+            "'b' is the first that only the hypothesis has",
+        ),
+        ([], [], "nothing to score"),
+        ([Document("a", ())], [Document("a", ())], "nothing to score"),
+    ],
+)
+def test_documents_that_do_not_correspond(
+    hypothesis: list[Document], reference: list[Document], message: str
+) -> None:
+    with pytest.raises(CotextError, match=message):
+        evaluate(hypothesis, reference)
+
+
+def test_unknown_protocol_and_missing_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        CotextError, match="unknown protocol 'bleu'; known: s-bleu, s-bleu-tok, s-bleu-lc, d-bleu"
+    ):
+        evaluate(HYPOTHESIS, REFERENCE, ["bleu"])
+
+    def absent(name: str) -> None:
+        raise RuntimeError(f"install {name}")
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", absent)
+    with pytest.raises(CotextError, match="target language 'ja': the tokenizer is missing: install ja-mecab"):
+        build_metric(find_protocol("s-bleu"), "ja")
+
+
+words = st.lists(st.sampled_from(["lamp", "new", "the", "is", "hall", "."]), min_size=1, max_size=6).map(
+    " ".join
+)
+corpora = st.lists(st.lists(words, min_size=1, max_size=4).map(tuple), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(corpora, st.randoms())
+def test_scores_do_not_depend_on_the_order_of_documents(
+    corpus: list[tuple[str, ...]], random: Random
+) -> None:
+    reference = [Document(str(n), sentences) for n, sentences in enumerate(corpus)]
+    hypothesis = [Document(each.id, tuple(reversed(each.sentences))) for each in reference]
+    order = random.sample(range(len(corpus)), len(corpus))
+    scores = evaluate(hypothesis, reference, ["s-bleu", "d-bleu", "ter"])
+    shuffled = evaluate(
+        [hypothesis[n] for n in order], [reference[n] for n in order], ["s-bleu", "d-bleu", "ter"]
+    )
+    assert [each.value for each in scores] == pytest.approx([each.value for each in shuffled])
+
+
+@settings(max_examples=40, deadline=None)
+@given(corpora)
+def test_one_sentence_documents_make_the_two_units_equal(corpus: list[tuple[str, ...]]) -> None:
+    reference = [Document(f"{n}", (sentences[0],)) for n, sentences in enumerate(corpus)]
+    hypothesis = [Document(f"{n}", (sentences[-1],)) for n, sentences in enumerate(corpus)]
+    s_bleu, d_bleu = evaluate(hypothesis, reference, ["s-bleu", "d-bleu"])
+    assert s_bleu.value == pytest.approx(d_bleu.value)
+
+
+def test_real_references_score_a_hundred_against_themselves(shared_data: Path) -> None:
+    lines = (shared_data / "maruf" / "ted" / "dev.de").read_text(encoding="utf-8").splitlines()[:400]
+    starts = [n for n, line in enumerate(lines) if line.startswith("<d>")]
+    documents = [
+        Document(str(first), tuple(lines[first + 1 : last]))
+        for first, last in zip(starts, [*starts[1:], len(lines)], strict=True)
+    ]
+    assert len(documents) > 1
+    values = [score.value for score in evaluate(documents, documents, ["s-bleu", "d-bleu", "chrf"])]
+    assert values == pytest.approx([100.0, 100.0, 100.0])

@@ -1,0 +1,759 @@
+"""`cotext compare`: figures worked out by hand, what the words say of them, and the command on small runs."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command_line import TINY, World, cotext, succeed
+from deciding import UNBALANCED, dashes, decided, guesser, reader
+
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.formats import read_parallel
+from cotext.data.languages import Languages
+from cotext.data.suite_files import read_suite
+from cotext.evaluation.metrics.readings import Reading, Readings
+from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
+from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
+from cotext.evaluation.studies.compare.gains import context_gains
+from cotext.evaluation.studies.compare.job import ComparisonRequest, name_runs
+from cotext.evaluation.studies.compare.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
+from cotext.evaluation.studies.compare.page import render_comparison
+from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.system import MeasuredSystem
+from cotext.evaluation.studies.compare.tables import as_latex, as_text
+from cotext.evaluation.studies.compare.verdict import uses_context, verdict
+from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+from cotext.evaluation.studies.contrastive.decisions import Decisions
+from cotext.models.checkpoint import load_weights, save_model
+from cotext.models.run_folder import describe_file
+from cotext.runtime.errors import CotextError
+
+DRAWS = Resampling(samples=1000)
+OWN = MatchedRecipe(None, ())
+
+
+def suite(name: str, counts: Mapping[int, int], documents: int = 1000) -> ContrastiveSuite:
+    """Examples by distance, with two candidates, each of a document of its own, up to so many documents."""
+    examples = tuple(
+        ContrastiveExample(
+            f"{d}-{n}", "pronoun", d, (f"a {d} {n}", f"it {d} {n}"), (("A", "er"), ("A", "sie")), n % 2,
+            document=f"{d}-{n % documents}",
+        )
+        for d, count in counts.items()
+        for n in range(count)
+    )  # fmt: skip
+    return ContrastiveSuite(name, "en", "de", examples)
+
+
+def run(
+    title: str,
+    made: ContrastiveSuite,
+    right: Mapping[int, int],
+    before: int = 0,
+    use: CorpusCxmi | None = None,
+    recipe: MatchedRecipe = OWN,
+    rules: str = "tie:wrong|score:sum",
+    alone: Mapping[int, int] | None = None,
+    foreign: Mapping[int, int] | None = None,
+) -> MeasuredRun:
+    """A run that decides the first so many examples of each distance right.
+
+    `alone`, `foreign`: so many without context and beside sentences of other documents. Where they are given,
+    the right candidates that it decides right have a nat more than the others.
+    """
+
+    def first(counts: Mapping[int, int]) -> dict[str, bool]:
+        places = ((e.id, *map(int, e.id.rsplit("-", 1))) for e in made.examples)
+        return {id: n < counts[d] for id, d, n in places}
+
+    decided, readings = first(right), None
+    if alone is not None and foreign is not None:
+        contexts = {"true": decided, "none": first(alone), "foreign": first(foreign)}
+        nats = {kind: {id: float(each[id]) - 2 for id in each} for kind, each in contexts.items()}
+        readings = Readings(
+            {kind: Reading(each, nats[kind]) for kind, each in contexts.items()}, dict.fromkeys(decided, 2)
+        )
+    decisions = Decisions(made.name, f"suite:{made.name}|{rules}", decided, {}, readings)
+    return MeasuredRun(
+        path=Path("runs", title),
+        title=title,
+        recipe=recipe,
+        languages=Languages("en", "de"),
+        window=ContextWindow(before, 0, before),
+        parameters=1000,
+        updates=20,
+        curve=((10, 2.0), (20, 0.5)),
+        signature="view:window",
+        engine="",
+        data="x",
+        hypothesis=None,
+        decisions={made.name: decisions},
+        use=use,
+        attention=None,
+    )
+
+
+def compared(runs: Sequence[MeasuredRun], made: ContrastiveSuite) -> RunComparison:
+    systems = [MeasuredSystem(run.title, run.path, (run,)) for run in runs]
+    return compare_runs(systems, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
+
+
+def said(found: RunComparison) -> str:
+    return "\n".join(line for answer in verdict(found) for line in answer.lines)
+
+
+SUITE = suite("controlled/pronoun", {0: 20, 1: 40, 2: 4, 5: 40})
+HALF = {0: 20, 1: 20, 2: 2, 5: 20}
+
+
+@pytest.fixture(scope="module")
+def usual() -> RunComparison:
+    seeing = run("s4to4", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    return compared([run("base", SUITE, HALF), seeing], SUITE)
+
+
+def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
+    """All that it decides right, its start did: in every table it counts as not learned."""
+    base = run("base", SUITE, HALF)
+    seeing = run("new", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    learned = replace(seeing, first_loss=(0.25, 0.125))
+    stayed = replace(seeing, title="old", first_loss=(3.5, 0.125), is_start=True)
+    found = compared([base, learned, stayed], SUITE)
+    row = next(row for row in found.rows if row.distance == "1")
+    assert (row.verdict, [cell.shown for cell in row.cells]) == ("context is used", [False, True, False])
+    alone = compared([base, stayed], SUITE)
+    assert {row.verdict for row in alone.rows if row.distance in ("1", "2")} == {"not learned"}
+    text, page, latex = as_text(found), render_comparison(found), as_latex(found)
+    for shown in (text, page):
+        assert "0.250 (0.125)" in shown
+        assert "3.500 (0.125)" in shown
+    tables = text[text.index("recipe") :].splitlines()
+    assert all("old (not learned)" in line for line in tables if "old" in line and "shipped" not in line)
+    assert not re.search(r"\bold\b(?! \(not learned\))", latex)
+    assert page.count("old (not learned)") >= 4
+    assert "no checkpoint is better than the start" in text
+    assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
+    losses = [line["value"] for line in as_dict(found)["figures"] if line.get("name") == "first loss"]
+    assert losses == [0.25, 3.5]
+    assert "first loss" not in as_text(compared([base], SUITE))
+
+
+def test_some_seeds_ended_as_their_start() -> None:
+    good = replace(run("a", SUITE, HALF, before=3), first_loss=(0.25, 0.125))
+    stayed = replace(good, title="b", is_start=True, first_loss=(0.75, 0.125))
+    both = MeasuredSystem("both", good.path, (good, stayed), (1, 2))
+    assert both.label == "both (not learned in 1 of 2 seeds)"
+    assert both.first_loss == (0.5, 0.125)
+    assert MeasuredSystem("x", good.path, (good, replace(stayed, first_loss=None)), (1, 2)).first_loss is None
+
+
+def test_contrastive_tests_where_the_clue_is_within_the_window(usual: RunComparison) -> None:
+    """18 won, none lost: mid-p is 1 / 2 ** 18; 2 won: 1 / 2 ** 2. Holm doubles the smaller."""
+    one, two = usual.contrastive_tests
+    assert (one.distance, two.distance) == ("1", "2")
+    assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
+    assert one.test.p == pytest.approx(2**-18)
+    assert one.p_corrected == pytest.approx(2**-17)
+    assert two.p_corrected == pytest.approx(1 / 4)
+    assert (one.significant, two.significant) == (True, False)
+    # Four documents: 2 / 2 ** 4 at the least, twice.
+    assert (one.too_few, two.too_few) == (False, True)
+    assert not one.first_sees
+
+
+def test_evidence_where_the_clue_is_in_context_within_the_window(usual: RunComparison) -> None:
+    first, seeing = usual.evidence
+    assert first == ()
+    assert [(each.group.distance, each.used) for each in seeing] == [("1", True), ("2", None)]
+    assert {each.groups for each in seeing} == {2}
+
+
+def test_rows_hold_every_distance(usual: RunComparison) -> None:
+    cells = {row.distance: [(c.percent, c.in_window, c.shown) for c in row.cells] for row in usual.rows}
+    assert cells == {
+        "0": [(100.0, True, False), (100.0, True, False)],
+        "1": [(50.0, False, False), (95.0, True, True)],
+        "2": [(50.0, False, False), (100.0, True, False)],
+        ">3": [(50.0, False, False), (50.0, False, False)],
+    }
+    words = {row.distance: row.verdict for row in usual.rows}
+    assert words == {
+        "0": "needs no context",
+        "1": "context is used",
+        "2": "too few documents",
+        ">3": "clue not in window",
+    }
+
+
+def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
+    words = {answer.question: answer.lines for answer in verdict(usual)}
+    assert words["Which system uses context?"] == (
+        "s4to4 uses context.",
+        "base reads single sentences and cannot use context.",
+    )
+    assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents in pronoun (2 back).",)
+    assert words["How much?"] == (
+        "s4to4: 95.0 % accuracy in pronoun (50.0 % without context, 50.0 % with context from other "
+        "documents, 50.0 % by chance).",
+    )
+    assert words["Are the differences significant?"] == (
+        "1 of 2 differences in contrastive accuracy from base are significant: p below 0.0001 (McNemar by "
+        "documents, Holm correction for all 2).",
+        "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (2 back).",
+    )
+    assert "Are the translations better?" not in words
+
+
+def test_nothing_is_bold_that_is_not_significant(usual: RunComparison) -> None:
+    page = render_comparison(usual)
+    cells = re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>([^<]*)</b>", page)
+    # The cell that shows it, and the five conditions of the group.
+    assert sorted(cells) == sorted(["95.0", "95.0", "95.0", "50.0", "50.0", "+0.000"])
+    assert not re.search(r"\.window[^}]*font-weight", page)
+
+
+def test_the_case_of_the_dashes() -> None:
+    """A drift from es to sie wins against one that says es, and is no use of context."""
+    blind = replace(run("base", SUITE, HALF), decisions={UNBALANCED.name: decided(UNBALANCED, guesser)})
+    drifting = replace(
+        run("dashes", SUITE, HALF, before=1), decisions={UNBALANCED.name: decided(UNBALANCED, dashes)}
+    )
+    found = compared([blind, drifting], UNBALANCED)
+    (test,) = found.contrastive_tests
+    assert test.p_corrected < 0.0001
+    assert uses_context(found, 1) is False
+    assert (
+        verdict(found)[0]
+        .lines[0]
+        .startswith(
+            "dashes has context, but its use is not significant: in contrapro-ctx1 pronoun (1 back): "
+            "balanced accuracy not above chance"
+        )
+    )
+    assert "uses context" not in said(found)
+    assert (
+        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but not significantly "
+        "because of its context." in said(found)
+    )
+    assert [row.verdict for row in found.rows] == ["use not significant"]
+    page = render_comparison(found)
+    assert "<td>not significant</td>" in page
+
+
+def test_one_that_uses_context_stands_beside_the_dashes() -> None:
+    runs = [
+        replace(run(title, SUITE, HALF, before=1), decisions={UNBALANCED.name: decided(UNBALANCED, rule)})
+        for title, rule in (("dashes", dashes), ("reader", reader))
+    ]
+    found = compared(runs, UNBALANCED)
+    assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
+    assert [row.verdict for row in found.rows] == ["used by one"]
+    assert "reader uses context." in said(found)
+    assert "Accuracy of reader where the clue is within the context window of dashes, too: higher in" in said(
+        found
+    )
+
+
+def test_without_controls_it_cannot_be_told() -> None:
+    blind, seeing = run("base", SUITE, HALF), run("s4to4", SUITE, {0: 20, 1: 40, 2: 4, 5: 20}, before=3)
+    found = compared([blind, seeing], SUITE)
+    assert uses_context(found, 1) is None
+    assert (
+        "For s4to4 it cannot be tested: its accuracy without context and with context from other documents "
+        "was not measured." in said(found)
+    )
+    # Nor where no clue is in sight.
+    far = suite("controlled/pronoun", {5: 20})
+    found = compared([run("base", far, {5: 10}), run("s2to2", far, {5: 10}, before=1)], far)
+    assert "For s2to2 it cannot be tested: no clue of the suites lies within its context window." in said(
+        found
+    )
+
+
+def test_few_documents_are_not_said_to_show_no_difference() -> None:
+    few = suite("controlled/pronoun", {1: 40}, documents=4)
+    made = [
+        run("base", few, {1: 20}),
+        run("s4to4", few, {1: 40}, before=3, alone={1: 20}, foreign={1: 20}),
+    ]
+    found = compared(made, few)
+    assert uses_context(found, 1) is None
+    assert "For s4to4 it cannot be tested: too few documents (4) for any significant difference." in said(
+        found
+    )
+    assert "No significant difference" not in said(found)
+    assert "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (1 back)." in said(
+        found
+    )
+    page = render_comparison(found)
+    assert "too few documents" in page
+    assert not re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>", page)
+
+
+def test_context_that_is_seen_and_not_used() -> None:
+    blind = run("base", SUITE, HALF)
+    idle = run("idle", SUITE, {0: 20, 1: 22, 2: 2, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    found = compared([blind, idle], SUITE)
+    assert uses_context(found, 1) is False
+    assert "idle has context, but its use is not significant: at best, in pronoun (1 back)" in said(found)
+
+
+def test_two_that_see_the_same_are_compared_where_both_see() -> None:
+    natural = suite("contrapro-ctx1", {1: 20})
+    runs = [run(t, natural, {1: n}, before=1) for t, n in (("a", 5), ("b", 19))]
+    found = compared(runs, natural)
+    assert [t.first_sees for t in found.contrastive_tests] == [True]
+    assert uses_context(found, 1) is None
+    assert "within the context window of a, too: higher in contrapro-ctx1 pronoun (1 back)" in said(found)
+
+
+def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> CorpusCxmi:
+    """What true and foreign context add to the documents of a test set, 10 tokens each."""
+    kinds = (("true", true), ("random", foreign))
+    return CorpusCxmi("s", {kind: tuple(DocumentCxmi(nats, 10) for nats in values) for kind, values in kinds})
+
+
+def test_use_of_context_by_hand() -> None:
+    true, other = context_gains(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
+    assert (true.nats, true.tokens, true.documents) == (0.2, 20, 2)
+    assert true.interval_95 == pytest.approx((0.1, 0.3))
+    assert true.p == pytest.approx(2 / 1001)
+    assert other.interval_95 == pytest.approx((-0.1, -0.1))
+    # Both documents differ the same way: half of the patterns of two signs.
+    assert (true.p_foreign, other.p_foreign) == (0.5, None)
+    found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
+    assert uses_context(found, 0) is None
+    assert "too few documents (2) for a significant difference from random context" in said(found)
+
+
+def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() -> None:
+    def seeing(use: CorpusCxmi) -> RunComparison:
+        made = run("a", SUITE, {0: 20, 1: 40, 2: 4, 5: 20}, before=3, use=use, alone=HALF, foreign=HALF)
+        return compared([made], SUITE)
+
+    values = [1.0 + n / 10 for n in range(8)]
+    found = seeing(of_test_set(values, [v + 0.1 * (-1) ** n for n, v in enumerate(values)]))
+    assert uses_context(found, 0) is False
+    assert "shows use in pronoun (1 back), but the references of the test set are no more probable" in said(
+        found
+    )
+    found = seeing(of_test_set(values, [0.0] * 8))
+    assert uses_context(found, 0) is True
+    assert "p 0.0078 against context from other documents" in said(found)
+    # Too few documents to speak against it.
+    assert uses_context(seeing(of_test_set(values[:4], values[:4])), 0) is True
+
+
+def test_published_values_stand_beside_measured_ones() -> None:
+    """Lupo et al. 2022, table 2: 32.89 and 68.89 at distance 1."""
+    recipes = [MatchedRecipe(f"focused-concatenation/{name}", ()) for name in ("base", "s4to4")]
+    made = suite("contrapro", {0: 10, 1: 20})
+    runs = [
+        run("base", made, {0: 10, 1: 10}, recipe=recipes[0]),
+        run("s4to4", made, {0: 10, 1: 20}, before=3, recipe=recipes[1]),
+    ]
+    found = compared(runs, made)
+    (ours,) = [
+        b
+        for b in found.published
+        if (b.run, b.published.table_title, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
+    ]
+    assert (ours.published.value, ours.first_published) == (68.89, 32.89)
+    assert (ours.measured, ours.first_measured) == (100.0, 50.0)
+    page = render_comparison(found)
+    assert "+36" in page
+    assert "here 100, +50" in page
+    assert "other corpora" in page
+    assert "Lupo et al. 2022, table 2" in as_text(found)
+
+
+def test_a_changed_recipe_has_no_published_value_of_the_recipe() -> None:
+    changed = MatchedRecipe("focused-concatenation/s4to4", ("view.before=1",))
+    found = compared([run("a", SUITE, {0: 1, 1: 1, 2: 1, 5: 1}, before=1, recipe=changed)], SUITE)
+    assert not found.published
+    assert any("no published value" in note for note in found.notes)
+
+
+def test_decisions_by_other_rules_are_refused() -> None:
+    right = {0: 10, 1: 10, 2: 2, 5: 10}
+    runs = [run("a", SUITE, right), run("b", SUITE, right, rules="tie:first|score:sum")]
+    with pytest.raises(CotextError, match="judged by"):
+        compared(runs, SUITE)
+
+
+def test_decisions_on_other_examples_are_refused() -> None:
+    right = {0: 10, 1: 10, 2: 2, 5: 10}
+    less = run("b", SUITE, right)
+    decided = less.decisions[SUITE.name]
+    fewer = replace(decided, right=dict(list(decided.right.items())[1:]))
+    with pytest.raises(CotextError, match="same examples"):
+        compared([run("a", SUITE, right), replace(less, decisions={SUITE.name: fewer})], SUITE)
+
+
+def test_all_suites_together() -> None:
+    """First 60 of 124, then 82 of 124: 22 won, none lost; distance 0 takes no part."""
+    other = replace(suite("controlled/register", {0: 7, 1: 40}), name="controlled/register")
+    made = {SUITE.name: SUITE, other.name: other}
+    runs = []
+    for title, first, second in (("a", HALF, {0: 7, 1: 18}), ("b", {**HALF, 1: 40}, {0: 0, 1: 20})):
+        one, two = run(title, SUITE, first), run(title, other, second)
+        runs.append(replace(one, decisions={**one.decisions, **two.decisions}))
+    systems = [MeasuredSystem(each.title, each.path, (each,)) for each in runs]
+    found = compare_runs(systems, None, made, protocols=["s-bleu"], resampling=DRAWS)
+    a, b = found.pooled
+    assert (a.examples, a.suites) == (124, (SUITE.name, other.name))
+    assert (a.disc, a.disc_avg) == pytest.approx((100 * 60 / 124, (100 * 42 / 84 + 100 * 18 / 40) / 2))
+    assert (b.disc, b.disc_avg) == pytest.approx((100 * 82 / 124, (100 * 62 / 84 + 100 * 20 / 40) / 2))
+    assert a.test is None
+    assert b.test is not None
+    assert b.test.difference == pytest.approx(100 * 22 / 124)
+    assert b.test.p_corrected == pytest.approx(2**-22)
+    assert b.differs
+    text = as_text(found)
+    assert re.search(r"all suites +every example +every suite", text)
+    assert re.search(r"b +66\.13 +61\.90 +\+17\.74\*", text)
+    assert "clue:other-sentences|test:mcnemar|unit:document" in text
+    page = render_comparison(found)
+    assert "All 2 suites together, 124 examples" in page
+    lines = [line for line in csv.DictReader(io.StringIO(as_csv(found))) if line["group"] == "all suites"]
+    assert [(line["system"], line["name"]) for line in lines] == [
+        *(("a", "disc"), ("a", "disc_avg"), ("b", "disc"), ("b", "disc_avg")),
+    ]
+    assert not compared([run("a", SUITE, HALF)], SUITE).pooled
+    # Of a system with two seeds, one of which decides as the first system does: half the difference.
+    halved = MeasuredSystem("c", runs[1].path, (runs[0], runs[1]), (1, 2))
+    [_, c] = compare_runs([systems[0], halved], None, made, protocols=["s-bleu"], resampling=DRAWS).pooled
+    assert c.test is not None
+    assert (c.test.difference, c.disc) == pytest.approx((100 * 11 / 124, 100 * 71 / 124))
+    assert c.test.over_seeds is not None
+
+
+def test_json(usual: RunComparison) -> None:
+    found = json.loads(json.dumps(as_dict(usual), allow_nan=False))
+    assert found["verdict"]["Which system uses context?"][0] == "s4to4 uses context."
+    base, seeing = found["systems"]
+    assert (base["uses_context"], base["use_of_context"], base["has_context"]) == (None, [], False)
+    assert seeing["uses_context"] is True
+    assert [(e["title"], e["distance"], e["uses_context"]) for e in seeing["use_of_context"]] == [
+        ("pronoun", "1", True),
+        ("pronoun", "2", None),
+    ]
+    assert seeing["use_of_context"][0]["conditions"]["foreign"]["other"] == 50.0
+    assert len(found["figures"]) == as_csv(usual).count("\n") - 1
+
+
+def test_losses_of_current_over_context_sentences(usual: RunComparison) -> None:
+    """Where a run has both; of several seeds, means where all of them were validated."""
+    assert 'id="ratios-' not in render_comparison(usual)
+    current, context = ((10, 3.0), (20, 2.0), (30, 1.0)), ((10, 4.0), (20, 1.0), (30, 0.0))
+    one = replace(run("s4to4", SUITE, HALF, before=3), curve=current, context_curve=context)
+    two = replace(one, curve=((10, 5.0), (20, 4.0)), context_curve=((10, 4.0), (20, 3.0)))
+    base = run("base", SUITE, HALF)
+    systems = [
+        MeasuredSystem(base.title, base.path, (base,)),
+        MeasuredSystem("<one>", one.path, (one,)),
+        MeasuredSystem("both", one.path, (one, two), (1, 2)),
+    ]
+    made = {SUITE.name: SUITE}
+    found = compare_runs(systems, None, made, protocols=["s-bleu"], resampling=DRAWS)
+    assert [each.loss_ratio for each in found.systems] == [
+        (),
+        ((10, 0.75), (20, 2.0)),  # nothing is divided by 0
+        ((10, 1.0), (20, 1.5)),
+    ]
+    lines = [line for line in csv.DictReader(io.StringIO(as_csv(found))) if line["name"] == "nll_context"]
+    assert [(line["system"], line["group"], line["value"]) for line in lines] == [
+        *(("<one>", "10", "4.0"), ("<one>", "20", "1.0"), ("<one>", "30", "0.0")),
+        *(("both", "10", "4.0"), ("both", "20", "2.0")),
+    ]
+    page = render_comparison(found)
+    assert 'id="ratios-' in page
+    assert "&lt;one&gt; 2.000 at update 20, both 1.500 at update 20." in page
+    training = page.partition("<h2>Training</h2>")[2].partition("<h2>")[0]
+    assert training.count("<svg") == 2
+    ElementTree.fromstring(training[training.rindex("<svg") : training.rindex("</svg>") + len("</svg>")])
+
+
+def test_csv_and_latex(usual: RunComparison) -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(usual))))
+    assert list(lines[0]) == list(CSV_COLUMNS)
+    (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("contrastive test", "s4to4", "1")]
+    assert (line["value"], line["difference"], line["baseline"]) == ("95.0", "45.0", "base")
+    controls = [e for e in lines if e["kind"].startswith("use of context") and e["group"] == "1"]
+    assert [e["kind"].rpartition(" ")[2] for e in controls] == [
+        "chance",
+        "balanced",
+        "none",
+        "foreign",
+        "cxmi",
+    ]
+    assert [(e["value"], e["baseline"]) for e in controls[:4]] == [("95.0", "50.0")] * 4
+    latex = as_latex(usual)
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    rows = [row for row in latex.splitlines() if row.endswith(r"\\")]
+    assert [row.count("&") for row in rows] == [1] * 3 + [4] * 5 + [8] * 3
+    assert rows[7] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) \\"
+    assert rows[9] == (
+        r"s4to4 & pronoun & 1 & 95.0 & 50.0$^{*}$ & 95.0 (50.0)$^{*}$ & 50.0$^{*}$ & 50.0$^{*}$ & "
+        r"+0.225 (+0.000)$^{*}$ \\"
+    )
+
+
+def test_names_of_runs(tmp_path: Path) -> None:
+    assert name_runs([Path("x/a"), Path("x/b")]) == ["a", "b"]
+    assert name_runs([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
+    with pytest.raises(CotextError, match="given twice"):
+        name_runs([Path("x/a"), Path("x/../x/a")])
+
+
+def test_the_digest_of_a_test_set_is_of_its_content(tmp_path: Path) -> None:
+    for name, text in (("a.en", "one\n"), ("a.de", "eins\n"), ("b.en", "one\n"), ("b.de", "zwei\n")):
+        (tmp_path / name).write_text(text)
+    one, two = (EvaluationSet(tmp_path / f"{n}.en", tmp_path / f"{n}.de", None) for n in "ab")
+    assert one.digest != two.digest
+    (tmp_path / "b.de").write_text("eins\n")
+    assert one.digest == two.digest
+
+
+@pytest.fixture(scope="module")
+def runs(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A sentence system and one that sees a sentence before, in folders that may be written to."""
+    folder = tmp_path_factory.mktemp("compare")
+    shutil.copytree(world.run, folder / "s2to2")
+    for path in (folder / "s2to2").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    succeed(
+        "train",
+        "focused-concatenation/base",
+        *TINY,
+        "--data",
+        world.folder / "data",
+        "--out",
+        folder / "base",
+    )
+    return folder / "base", folder / "s2to2"
+
+
+def arguments_of(world: World, runs: Sequence[Path], out: Path) -> list[str | Path]:
+    files = [("--source", "test.en"), ("--reference", "test.de"), ("--suite", "suite.json")]
+    given = [part for option, name in files for part in (option, world.folder / name)]
+    return ["compare", *runs, *given, "--samples", "200", "--out", out]
+
+
+def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    files = ["--csv", tmp_path / "c.csv", "--latex", tmp_path / "t.tex"]
+    given = [*arguments_of(world, runs, page), *files]
+    shown = succeed(*given).out
+    assert "focused-concatenation/base" in shown
+    # What is published of s2to2 is English-Russian.
+    assert "Lupo et al. 2022, table 2" in shown
+    assert "Lupo et al. 2022, table 3" not in shown
+    assert "s2to2 is focused-concatenation/s2to2: no value is published for en-de." in shown
+    assert "test:randomisation|unit:document|n:5|samples:200" in shown
+    kept = {path: path.stat().st_mtime_ns for run in runs for path in (run / "compared").iterdir()}
+    assert len(kept) == 5  # translations and decisions of both, use of context of one
+    text = page.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    names = r'(?:src|href|action|data|poster)="(?!#)[^"]*"|@import|<script|<link|url\((?!#)'
+    assert not re.search(names, text)
+    # Names of XML namespaces are no addresses.
+    assert set(re.findall(r"https?://[^\"'\s<)]*", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "prefers-color-scheme: dark" in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) <= set(ids)
+    # Nothing is measured twice, and the same comes out.
+    again = succeed(*given)
+    assert again.out == shown
+    assert page.read_text(encoding="utf-8") == text
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_run_that_ended_as_its_start(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """A learning rate that destroys the model: what is left is the start, at the loss of the sentence run."""
+    spoilt = tmp_path / "spoilt"
+    settings = ["model.neutral_start=true", "train.learning_rate=5", "train.warmup_updates=0"]
+    start = ["--init", runs[0], "--data", world.folder / "data", "--out", spoilt]
+    succeed("train", "focused-concatenation/s2to2", *TINY, *settings, *start)
+    files = ["--source", world.folder / "test.en", "--reference", world.folder / "test.de"]
+    out = ["--samples", "200", "--no-use", "--no-attention", "--out", tmp_path / "page.html"]
+    shown = succeed("compare", runs[0], spoilt, *files, *out).out
+    line = next(line for line in shown.splitlines() if line.lstrip().startswith("spoilt (not learned)"))
+    own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
+    assert own == there
+    assert "no checkpoint is better than the start" in shown
+    (spoilt / "init.json").write_text("damaged")  # not needed to compare
+    assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
+
+
+def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    lines = [
+        {
+            "doc_id": f"d{n}",
+            "src_lang": "en",
+            "tgt_lang": "de_DE",
+            "src_text": "<p>The cat sees. A dog runs.</p><p>The dog.</p>",
+            "refs": {"A": {"ref": "<p>Katze sieht. Hund rennt.</p><p>Hund.</p>"}},
+        }
+        for n in range(3)
+    ]
+    wmt, page = tmp_path / "wmt.jsonl", tmp_path / "page.html"
+    wmt.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    given = ["compare", runs[0], "--source", wmt, "--reference", wmt, "--out", page, "--samples", "100"]
+    shown = succeed(*given, "--no-attention", "--no-use").out
+    assert "6 lines: 3 split into 6 sentences" in shown
+    assert shown.endswith(f"{page}\n")
+    split = list(read_parallel(tmp_path / "page.test.jsonl", None))
+    assert split[0].source == ("The cat sees.", "A dog runs.", "The dog.")
+
+
+def test_decisions_that_are_kept_are_those_of_contrastive(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"), "--no-attention")
+    succeed("contrastive", runs[0], world.folder / "suite.json", "--out", tmp_path / "d.json")
+    kept = [json.loads(p.read_text()) for p in (runs[0] / "compared").glob("*.json")]
+    decided = json.loads((tmp_path / "d.json").read_text())
+    assert [each["toy/order"]["decisions"] for each in kept if "toy/order" in each] == [
+        decided["toy/order"]["decisions"]
+    ]
+
+
+def test_windows_of_another_size_decide_suites_too(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    seeing = runs[1]
+    given = [*arguments_of(world, (seeing,), tmp_path / "page.html"), "--no-attention", "--no-use"]
+    succeed(*given)
+    before = set((seeing / "compared").glob("*.json"))
+    succeed(*given, "--set", "before=0")
+    made = set((seeing / "compared").glob("*.json")) - before
+    [alone] = [path for path in made if "toy/order" in json.loads(path.read_text())]
+    succeed(
+        *("contrastive", seeing, world.folder / "suite.json", "--set", "before=0"),
+        *("--out", tmp_path / "d.json"),
+    )
+    decided = json.loads((tmp_path / "d.json").read_text())["toy/order"]
+    found = json.loads(alone.read_text())["toy/order"]
+    assert found["decisions"] == decided["decisions"]
+    assert "view:window-0+1+0" in found["signature"]
+    assert "view:window-0+1+0" in decided["signature"]
+
+
+def test_controls_are_measured_when_they_are_asked_for(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    given = ["compare", *runs, "--suite", world.folder / "suite.json", "--out", tmp_path / "page.html"]
+    shutil.rmtree(runs[1] / "compared", ignore_errors=True)
+    assert (
+        "accuracy without context and with context from other documents was not measured"
+        in succeed(*given, "--no-controls").out
+    )
+    (kept,) = (runs[1] / "compared").glob("*.json")
+    before = json.loads(kept.read_text())["toy/order"]
+    assert "contexts" not in before
+    assert "s2to2\ncontext use" in succeed(*given).out
+    after = json.loads(kept.read_text())["toy/order"]
+    assert after.pop("contexts")
+    assert after == before
+    # Measured once, they are shown without being asked for.
+    assert "s2to2\ncontext use" in succeed(*given, "--no-controls").out
+
+
+def test_runs_and_suites_of_other_languages_are_refused(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    suite = read_suite(world.folder / "suite.json")
+    write_suite(tmp_path / "suite.json", replace(suite, source_language="fr"))
+    outcome = cotext("compare", *runs, "--suite", tmp_path / "suite.json", "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "suite.json is fr-de, and" in outcome.err
+    swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
+    outcome = cotext("compare", *runs, *swapped, "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "by their names de-en" in outcome.err
+    arguments = ["--data", world.folder / "data", "--out", tmp_path / "other", "languages=en-ru"]
+    outcome = cotext("train", "focused-concatenation/base", *TINY, *arguments)
+    assert (outcome.code, "languages" in outcome.err) == (2, True)
+    shutil.copytree(runs[0], tmp_path / "other")
+    path = tmp_path / "other" / "model.safetensors"
+    described = describe_file(path)
+    config = described.config.model_copy(update={"languages": "en-ru"})
+    save_model(path, load_weights(path), config, described.fingerprint, described.updates)
+    outcome = cotext(*arguments_of(world, [runs[0], tmp_path / "other"], tmp_path / "page.html"))
+    assert outcome.code == 2
+    assert "other is en-ru, and" in outcome.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),
+        ({"--reference": None}, "belong together"),
+        ({"--source": "none.en"}, "no such file"),
+        ({"--suite": "none.json"}, "none.json"),
+        ({"--protocol": "x-bleu"}, "x-bleu"),
+        ({"--csv": "page.html"}, "one file"),
+        ({"--samples": "3"}, "too few"),
+        ({"--words": "none.data"}, "none.data"),
+        ({"--words": "none.data", "--source": None, "--reference": None}, "no test set to score"),
+    ],
+)
+def test_what_cannot_be_compared(
+    world: World, runs: tuple[Path, Path], tmp_path: Path, change: dict[str, str | None], message: str
+) -> None:
+    options: dict[str, str | Path | None] = {
+        "--source": world.folder / "test.en",
+        "--reference": world.folder / "test.de",
+        "--suite": world.folder / "suite.json",
+        "--out": tmp_path / "page.html",
+    }
+    options |= {k: tmp_path / v if v and "." in v else v for k, v in change.items()}
+    given = [part for option, value in options.items() if value is not None for part in (option, value)]
+    outcome = cotext("compare", *runs, *given)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_that_are_missing_or_given_twice(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for bad, message in (
+        (tmp_path / "none", "no such run folder"),
+        (tmp_path / "empty", "has the run been trained?"),
+        (runs[0], "given twice"),
+    ):
+        outcome = cotext(*arguments_of(world, [runs[0], bad], tmp_path / "page.html"))
+        assert outcome.code == 2
+        assert message in outcome.err
+
+
+def test_what_is_kept_and_damaged(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    given = arguments_of(world, runs, tmp_path / "page.html")
+    succeed(*given)
+    (kept,) = (runs[1] / "compared").glob("*.use.json")
+    kept.write_text("{")
+    outcome = cotext(*given)
+    kept.unlink()
+    assert outcome.code == 2
+    assert "damaged" in outcome.err
+
+
+def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "holds no test set" in outcome.err
+    assert ComparisonRequest((runs[0],)).protocols == ()

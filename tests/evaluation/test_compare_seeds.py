@@ -1,0 +1,323 @@
+"""`cotext compare` of systems with several seeds: what is called different, refused, and shown."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from command_line import TINY, World, cotext, succeed
+from deciding import UNBALANCED, Rule, decided, guesser, reader
+from test_compare import DRAWS, SUITE, of_test_set, run, said, suite
+
+from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import write_documents, write_parallel
+from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
+from cotext.evaluation.studies.compare.figures import as_csv, as_dict
+from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun
+from cotext.evaluation.studies.compare.page import render_comparison
+from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
+from cotext.evaluation.studies.compare.tables import as_text
+from cotext.evaluation.studies.compare.verdict import uses_context
+from cotext.evaluation.studies.contrastive.decisions import Decisions
+from cotext.runtime.errors import CotextError
+
+MANY = suite("contrapro-ctx1", {1: 400})
+PLAIN = run("", SUITE, dict.fromkeys((0, 1, 2, 5), 1), before=1)
+
+
+def of_seeds(title: str, runs: Sequence[MeasuredRun]) -> MeasuredSystem:
+    seeds = tuple(range(1, len(runs) + 1))
+    named = tuple(replace(r, title=f"{title}, seed {n}") for n, r in zip(seeds, runs, strict=True))
+    return MeasuredSystem(title, Path("runs", title), named, seeds if len(runs) > 1 else ())
+
+
+def deciding(made: ContrastiveSuite, shares: Sequence[float], seed: int) -> list[MeasuredRun]:
+    """Runs that decide such shares of the examples right, each others."""
+    found = []
+    for number, share in enumerate(shares):
+        random = Random(f"{seed} {number}")
+        right = {e.id: random.random() < share for e in made.examples}
+        decisions = Decisions(made.name, f"suite:{made.name}|tie:wrong|score:sum", right)
+        found.append(replace(PLAIN, decisions={made.name: decisions}))
+    return found
+
+
+def compared(systems: Sequence[MeasuredSystem], made: ContrastiveSuite = MANY) -> RunComparison:
+    return compare_runs(systems, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
+
+
+# A system whose seeds spread by eight points.
+RESTLESS = (0.5, 0.58, 0.66, 0.55, 0.62, 0.7)
+
+
+def test_a_system_is_not_called_different_from_itself_under_other_seeds() -> None:
+    found = compared(
+        [of_seeds("a", deciding(MANY, RESTLESS[:3], 1)), of_seeds("b", deciding(MANY, RESTLESS[3:], 2))]
+    )
+    (test,) = found.contrastive_tests
+    assert test.test.over_seeds is not None
+    # Four hundred documents alone would have it so.
+    assert test.test.p_documents < 0.05 < test.test.over_seeds.p == test.p_corrected
+    assert not test.significant
+    words = said(found)
+    assert "No significant difference: b in contrapro-ctx1 pronoun (1 back)" in words
+    assert (
+        "Seeds of one system differ as much in contrastive accuracy as b and a do: contrapro-ctx1 pronoun "
+        "(1 back)." in words
+    )
+    assert "<b>" not in render_comparison(found).partition("<h2>Seeds</h2>")[2].partition("<h2>")[0]
+    # Single runs of it are, and the page says what that leaves out.
+    alone = compared([of_seeds("a", deciding(MANY, (0.5,), 1)), of_seeds("b", deciding(MANY, (0.7,), 2))])
+    assert alone.contrastive_tests[0].significant
+    assert "the tests do not cover the variance between seeds" in " ".join(alone.notes)
+
+
+def test_a_planted_difference_is_found() -> None:
+    found = compared(
+        [
+            of_seeds("a", deciding(MANY, (0.50, 0.52, 0.51), 1)),
+            of_seeds("b", deciding(MANY, (0.70, 0.71, 0.69), 2)),
+        ]
+    )
+    (test,) = found.contrastive_tests
+    assert test.significant
+    assert test.own - test.first == pytest.approx(test.test.difference)
+    assert "1 of 1 differences in contrastive accuracy from a are significant" in said(found)
+    assert "(by documents and seeds, Holm correction for all 1)" in said(found)
+    assert "Seeds of one system differ" not in said(found)
+    assert found.notes[-1].endswith("no published value applies.")
+    assert "test:flips+welch|unit:document" in as_text(found)
+    figure = as_dict(found)["systems"][1]["over_seeds"][0]
+    assert figure["against_first"]["p_seeds"] < 0.05
+    assert figure["seeds_differ_as_much"] is False
+    assert len(figure["values"]) == 3
+    assert figure["mean"] == pytest.approx(sum(figure["values"]) / 3)
+    assert as_dict(found)["systems"][1]["seeds"] == [1, 2, 3]
+    json.dumps(as_dict(found), allow_nan=False)
+    lines = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert {f"seed {n}" for n in (1, 2, 3)} < {line["kind"] for line in lines if line["system"] == "b"}
+    assert any(line["kind"] == "standard error from seeds" for line in lines)
+    page = render_comparison(found).partition("<h2>Seeds</h2>")[2].partition("<h2>")[0]
+    assert "seeds 1,2,3" in page
+    assert "<b>" in page
+
+
+def test_means_stand_where_single_figures_would() -> None:
+    found = compared([of_seeds("a", deciding(MANY, (0.4, 0.6), 1)), of_seeds("b", deciding(MANY, (0.9,), 2))])
+    (row,) = found.rows
+    of_runs = [100 * sum(r.decisions[MANY.name].right.values()) / 400 for r in found.runs[0].runs]
+    assert row.cells[0].percent == pytest.approx(sum(of_runs) / 2)
+    assert row.cells[0].total == 400
+    assert (
+        "b is a single training run: compared with a system of several seeds, it is taken to vary as much "
+        "between seeds as that one." in found.notes
+    )
+
+
+def reading(rules: Sequence[Rule]) -> MeasuredSystem:
+    runs = [
+        replace(
+            PLAIN,
+            decisions={UNBALANCED.name: decided(UNBALANCED, rule, seed=n)},
+            use=of_test_set([1.0 + n + m / 10 for m in range(8)], [0.0] * 8),
+        )
+        for n, rule in enumerate(rules)
+    ]
+    return of_seeds("a", runs)
+
+
+def test_a_system_uses_context_where_each_of_its_seeds_does() -> None:
+    found = compared([reading([reader, reader, reader])], UNBALANCED)
+    assert uses_context(found, 0) is True
+    assert "For a this is shown by each of its 3 seeds." in said(found)
+    (evidence,) = found.evidence[0]
+    assert len(evidence.by_seed) == 3
+    owns = [each.conditions["none"].own for each in evidence.by_seed]
+    assert evidence.conditions["none"].own == pytest.approx(sum(owns) / 3)
+    assert evidence.conditions["none"].p == max(each.conditions["none"].p for each in evidence.by_seed)
+    # Of the test set: the mean of 1, 2 and 3 nats and a little, over 10 tokens.
+    assert found.gains[0][0].nats == pytest.approx(0.2 + 0.035)
+    found = compared([reading([reader, guesser, reader])], UNBALANCED)
+    assert uses_context(found, 0) is False
+    assert (
+        "a has context, but its use is not significant in each of its 3 seeds (2 of them show it): "
+        in said(found)
+    )
+    assert as_dict(found)["systems"][0]["use_of_context"][0]["uses_context_by_seed"] == [True, False, True]
+
+
+def test_a_seed_that_is_significantly_worse_does_not_count_as_evidence() -> None:
+    """Less often right than by chance, surely: no condition may hold by that."""
+
+    def contrary(context: str, right: str, random: Random) -> tuple[str, float]:
+        wrong = [form for form in ("er", "sie", "es") if form != right]
+        return random.choice(wrong), -3.0 + random.gauss(0, 0.1)
+
+    found = compared([reading([reader, contrary, reader])], UNBALANCED)
+    (evidence,) = found.evidence[0]
+    assert evidence.conditions["chance"].own > evidence.conditions["chance"].other
+    assert not evidence.conditions["chance"].holds
+
+
+# ---------------------------------------------------------------------------------- scores of translations
+
+
+def noisy(references: Sequence[Document], wrong: float, seed: int) -> list[Document]:
+    """Translations that have so many of the words wrong."""
+    random = Random(seed)
+
+    def sentence(text: str) -> str:
+        return " ".join("x" if random.random() < wrong else word for word in text.split())
+
+    return [Document(d.id, tuple(map(sentence, d.sentences))) for d in references]
+
+
+def scored(
+    folder: Path, rates: dict[str, Sequence[float]], protocols: Sequence[str] = ("s-bleu", "chrf")
+) -> RunComparison:
+    random = Random(5)
+    words = [f"w{n}" for n in range(50)]
+    references = [
+        Document(f"d{n}", tuple(" ".join(random.choices(words, k=9)) for _ in range(4))) for n in range(60)
+    ]
+    write_parallel(
+        folder / "test.jsonl",
+        None,
+        [ParallelDocument(d.id, d.sentences, d.sentences) for d in references],
+        "jsonl",
+    )
+    systems = []
+    for name, of_seed in rates.items():
+        runs = []
+        for number, wrong in enumerate(of_seed):
+            path = folder / f"{name}-{number}.jsonl"
+            write_documents(path, noisy(references, wrong, 10 * len(name) + number), "jsonl")
+            runs.append(replace(PLAIN, hypothesis=path, decisions={}))
+        systems.append(of_seeds(name, runs))
+    test = EvaluationSet(folder / "test.jsonl", folder / "test.jsonl", "jsonl")
+    return compare_runs(systems, test, {}, protocols=protocols, resampling=DRAWS)
+
+
+def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
+    same = scored(tmp_path, {"a": (0.10, 0.16, 0.22), "bb": (0.12, 0.18, 0.26)})
+    own = same.scores[1][0]
+    assert own.score.value == pytest.approx(own.by_seed.mean)
+    assert own.score.signature.endswith("|seeds:3-mean")
+    test = own.against_first
+    assert test is not None
+    assert test.p_documents < 0.05 < test.p_corrected
+    assert not own.differs
+    assert same.lengths[0].scores[1][0].value == pytest.approx(own.score.value)
+    words = said(same)
+    assert "bb: no significant difference from a: s-BLEU" in words
+    assert "over documents alone" in words
+    assert "Seeds of one system differ as much as bb and a do: s-BLEU, difference -" in words
+    assert "a (seeds 1, 2 and 3): s-BLEU " in words
+    planted = scored(tmp_path, {"a": (0.30, 0.31, 0.32), "bb": (0.10, 0.11, 0.12)})
+    assert planted.scores[1][0].differs
+    assert "bb: significantly better than a: s-BLEU" in said(planted)
+    assert "test:randomisation+welch|unit:document|n:60" in as_text(planted)
+
+
+def test_a_score_that_takes_what_runs_write_for_tokenised_text_is_told(tmp_path: Path) -> None:
+    found = scored(tmp_path, {"a": (0.1,), "bb": (0.2,)}, ["s-bleu", "s-bleu-tok"])
+    [note] = [each for each in found.notes if "--words" in each]
+    assert note.startswith("s-BLEU (tok) takes text for tokenised")
+
+
+# ------------------------------------------------------------------------------------- folders of seeds
+
+
+@pytest.fixture(scope="module")
+def folders(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`one` has seeds 1 and 2, `other` 3 and 4 of the same recipe."""
+    folder = tmp_path_factory.mktemp("seeds")
+    for name, seeds in (("one", "1,2"), ("other", "3,4")):
+        succeed(
+            "train", "focused-concatenation/s2to2", *TINY, "--data", world.folder / "data",
+            "--out", folder / name, "--seeds", seeds,
+        )  # fmt: skip
+    return folder
+
+
+def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
+    files = [("--source", "test.en"), ("--reference", "test.de"), ("--suite", "suite.json")]
+    given = [part for option, name in files for part in (option, world.folder / name)]
+    options = [*given, "--samples", "200", "--out", tmp_path / "page.html"]
+    outcome = succeed("compare", folders / "one", folders / "other", *options, "--json")
+    found = json.loads(outcome.out)
+    assert [(each["system"], each["seeds"]) for each in found["systems"]] == [
+        ("one", [1, 2]),
+        ("other", [3, 4]),
+    ]
+    against = found["systems"][1]["over_seeds"][0]["against_first"]
+    assert against["p"] == max(against["p_documents"], against["p_seeds"])
+    assert not any(
+        line["p_corrected"] is not None and line["p_corrected"] < 0.05
+        for line in found["figures"]
+        if line["kind"] in ("score", "contrastive test") and "p_corrected" in line
+    )
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h2>Seeds</h2>" in page
+    assert page.count("one/seed-") == 2
+    # A folder of seeds beside a single run; its own run beside it is refused.
+    succeed("compare", world.run, folders / "one", *options, "--no-attention")
+    outcome = cotext("compare", folders / "one", folders / "one" / "seed-2", *options)
+    assert outcome.code == 2
+    assert "given twice" in outcome.err
+
+
+@pytest.mark.parametrize("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
+def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "one"
+    shutil.copytree(folders / "one", folder, ignore=shutil.ignore_patterns("compared"))
+    second, message = folder / "seed-2", ""
+    if kind == "missing":
+        shutil.rmtree(second)
+        message = "the run of seed 2 is missing: the others were trained with --seeds 1,2"
+    elif kind == "unfinished":
+        shutil.rmtree(second / "checkpoints" / "00000006")
+        message = f"{second}: training is not finished, it is at update 3"
+    elif kind == "no model":
+        shutil.rmtree(second / "checkpoints")
+        (second / "model.safetensors").unlink()
+        message = f"{second}: training is not finished, it has no checkpoint yet"
+    elif kind == "renamed":
+        second.rename(folder / "seed-7")
+        (folder / "seed-1" / "seeds.json").unlink()
+        (folder / "seed-7" / "seeds.json").unlink()
+        message = f"{folder / 'seed-7'}: holds a run of seed 2"
+    else:
+        shutil.rmtree(second)
+        recipe = "focused-concatenation/base" if kind == "recipe" else "focused-concatenation/s2to2"
+        data = world.folder / "data"
+        if kind == "data":
+            data = tmp_path / "data"
+            texts = [("source", "train.en"), ("target", "train.de")]
+            texts += [("dev-source", "test.en"), ("dev-target", "test.de")]
+            files = [part for option, name in texts for part in (f"--{option}", world.folder / name)]
+            succeed("prepare", *files, "--vocabulary", "48", "--out", data)
+        succeed("train", recipe, *TINY, "--data", data, "--out", second, "train.seed=2")
+        message = "trained on different data"
+        if kind == "recipe":
+            message = "seed-1 and seed-2 are not one system, and cannot be averaged"
+    with pytest.raises(CotextError) as caught:
+        run_folders(folder)
+    assert message in str(caught.value)
+    outcome = cotext(
+        "compare", folder, "--suite", world.folder / "suite.json", "--out", tmp_path / "page.html"
+    )
+    assert (outcome.code, (tmp_path / "page.html").exists()) == (2, False)
+    assert not list(folder.glob("*/compared"))
+
+
+def test_seeds_that_were_taken_elsewhere_without_checkpoints(folders: Path, tmp_path: Path) -> None:
+    shutil.copytree(folders / "one", tmp_path / "one", ignore=shutil.ignore_patterns("checkpoints"))
+    assert list(run_folders(tmp_path / "one")) == [1, 2]
+    assert run_folders(folders / "one" / "seed-1") == {}

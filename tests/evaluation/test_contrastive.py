@@ -1,0 +1,332 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.suite_files import read_suite
+from cotext.evaluation.metrics.contrastive import (
+    Accuracy,
+    CandidateScores,
+    ContrastiveReport,
+    ScoreRule,
+    TieRule,
+    contrastive_accuracy,
+    contrastive_signature,
+    distance_aggregates,
+    distance_bucket,
+    render_table,
+)
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
+
+
+def example(
+    name: str,
+    distance: int | None,
+    candidates: int = 2,
+    correct: int = 0,
+    phenomenon: str = "pronoun",
+    **tags: str,
+) -> ContrastiveExample:
+    return ContrastiveExample(
+        name, phenomenon, distance, ("it",), tuple((f"c{n}",) for n in range(candidates)), correct, tags
+    )
+
+
+def scored(*log_probabilities: float, tokens: tuple[int, ...] | None = None) -> CandidateScores:
+    return CandidateScores(log_probabilities, tokens or (1,) * len(log_probabilities))
+
+
+SUITE = ContrastiveSuite(
+    "hand",
+    "en",
+    "de",
+    (
+        example("wins", 0, 3, 0, pronoun="er"),
+        example("loses", 1, 2, 1, pronoun="sie"),
+        example("tied-first", 1, 2, 0, pronoun="er"),
+        example("tied-second", 2, 2, 1, "register"),
+        example("ahead", -1, 4, 3, "register", speaker="x"),
+        example("far", 7, 2, 1),
+    ),
+)
+SCORES = [
+    scored(-1.0, -2.0, -3.0),
+    scored(-1.0, -2.0),
+    scored(-2.0, -2.0),
+    scored(-2.0, -2.0),
+    scored(-9.0, -8.0, -7.0, -6.0),
+    scored(-5.0, -4.5),
+]
+
+
+def judged(tie: TieRule = "wrong", score: ScoreRule = "sum") -> ContrastiveReport:
+    return contrastive_accuracy(SUITE, SCORES, tie=tie, score=score)
+
+
+def test_ties_under_both_rules_by_hand() -> None:
+    # Clear wins: wins, ahead, far. Clear loss: loses. Of the ties, the right one is candidate 0, then 1.
+    strict, first = judged("wrong"), judged("first")
+    assert [each.right for each in strict.decisions] == [True, False, False, False, True, True]
+    assert [each.right for each in first.decisions] == [True, False, True, False, True, True]
+    assert [each.tied for each in strict.decisions] == [False, False, True, True, False, False]
+    assert strict.overall.percent == pytest.approx(300 / 6)
+    assert first.overall.percent == pytest.approx(400 / 6)
+    assert strict.overall.ties == first.overall.ties == 2
+
+
+def test_groups_by_hand() -> None:
+    report = judged()
+    counts = {name: (each.correct, each.total, each.ties) for name, each in report.by_distance.items()}
+    assert counts == {"0": (1, 1, 0), "1": (0, 2, 1), "2": (0, 1, 1), ">3": (1, 1, 0), "ahead": (1, 1, 0)}
+    assert list(report.by_distance) == ["0", "1", "2", ">3", "ahead"]
+    assert {name: (each.correct, each.total) for name, each in report.by_phenomenon.items()} == {
+        "pronoun": (2, 4),
+        "register": (1, 2),
+    }
+    assert {value: (each.correct, each.total) for value, each in report.by_tag["pronoun"].items()} == {
+        "er": (1, 2),
+        "sie": (0, 1),
+    }
+    assert {value: each.total for value, each in report.by_tag["speaker"].items()} == {"x": 1}
+    # Chance: 1/3 once, 1/4 once, 1/2 four times.
+    assert report.overall.chance == pytest.approx((1 / 3 + 1 / 4 + 4 / 2) / 6)
+    assert report.by_phenomenon["register"].chance == pytest.approx((1 / 2 + 1 / 4) / 2)
+    # disc: distances 1, 1, 2, 7: one of four right; with distance 0 two of five. No distance 3: no mean.
+    assert report.aggregates == pytest.approx({"disc": 25.0, "disc_all_d": 40.0})
+
+
+def test_sum_and_mean_disagree_on_candidates_of_unequal_length() -> None:
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
+    # The right one: sum -6 of 4 tokens, mean -1.5. The wrong one: sum -4 of 2 tokens, mean -2.
+    scores = [scored(-6.0, -4.0, tokens=(4, 2))]
+    assert contrastive_accuracy(suite, scores, score="sum").overall.correct == 0
+    assert contrastive_accuracy(suite, scores, score="mean").overall.correct == 1
+    # And a tie of one is no tie of the other.
+    even = [scored(-6.0, -3.0, tokens=(4, 2))]
+    assert contrastive_accuracy(suite, even, score="mean").overall.ties == 1
+    assert contrastive_accuracy(suite, even, score="sum").overall.ties == 0
+
+
+def test_a_tie_between_wrong_candidates_alone_is_none() -> None:
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1, 3, 2),))
+    for tie in ("wrong", "first"):
+        report = contrastive_accuracy(suite, [scored(-2.0, -2.0, -1.0)], tie=tie)  # type: ignore[arg-type]
+        assert (report.overall.correct, report.overall.ties) == (1, 0)
+
+
+def test_a_wrong_candidate_spelled_like_the_right_one_ties_whatever_the_rounding() -> None:
+    twins = ContrastiveExample("x", "p", 1, ("a",), (("same",), ("same",), ("other",)), 0)
+    suite = ContrastiveSuite("s", "en", "ru", (twins,))
+    for second in (-1.0 - 1e-7, -1.0, -1.0 + 1e-7):
+        scores = [scored(-1.0, second, -5.0)]
+        strict = contrastive_accuracy(suite, scores, tie="wrong")
+        first = contrastive_accuracy(suite, scores, tie="first")
+        assert (strict.overall.correct, strict.overall.ties, strict.undecidable) == (0, 1, 1)
+        assert (first.overall.correct, first.overall.ties) == (1, 1)
+
+
+def test_signature() -> None:
+    assert contrastive_signature(SUITE, tie="wrong", score="sum") == (
+        f"suite:hand|n:6|tie:wrong|score:sum|version:cotext-{__version__}"
+    )
+    report = contrastive_accuracy(SUITE, SCORES, tie="first", score="mean", recipe={"scored": "differing"})
+    assert report.signature == (
+        f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
+    )
+    for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
+        with pytest.raises(CotextError, match="cannot stand in a signature"):
+            contrastive_signature(SUITE, tie="wrong", score="sum", recipe=recipe)
+    with pytest.raises(CotextError, match="unknown tie rule 'right'; choose one of wrong, first"):
+        contrastive_signature(SUITE, tie="right", score="sum")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("distance", "bucket"),
+    [(0, "0"), (1, "1"), (3, "3"), (4, ">3"), (40, ">3"), (-1, "ahead"), (-9, "ahead"), (None, "unknown")],
+)
+def test_distance_buckets(distance: int | None, bucket: str) -> None:
+    assert distance_bucket(distance) == bucket
+
+
+def test_wilson_interval_by_hand() -> None:
+    # 8 of 10, z = 1.96: centre (0.8 + 0.19208) / 1.38416 = 0.716738,
+    # half width 1.96 * sqrt(0.8 * 0.2 / 10 + 0.009604) / 1.38416 = 1.96 * 0.160012 / 1.38416 = 0.226579.
+    low, high = Accuracy(correct=8, total=10, ties=0, chance=0.5).interval_percent
+    assert (low, high) == pytest.approx((49.016, 94.332), abs=0.003)
+    # No success in 10: from 0 to z^2 / (10 + z^2) = 3.8415 / 13.8415.
+    assert Accuracy(0, 10, 0, 0.5).interval_percent == pytest.approx((0.0, 27.753), abs=0.001)
+    assert Accuracy(10, 10, 0, 0.5).interval_percent == pytest.approx((72.247, 100.0), abs=0.001)
+
+
+# Lupo et al. (2022), table 8, En-De: accuracy at d = 0, 1, 2, 3, >3, then Disc., Disc_avg, Disc_all-d.
+TABLE_8 = {
+    "base": ((68.75, 32.89, 43.97, 47.99, 70.58), (37.27, 48.86, 43.57)),
+    "s4to4": ((75.20, 68.89, 74.96, 79.58, 87.78), (71.35, 77.80, 72.12)),
+    "s4to4 + CD": ((76.66, 72.86, 75.96, 80.10, 84.38), (74.31, 78.33, 74.78)),
+    "s4to4 + shift + CD": ((75.25, 72.56, 77.15, 80.27, 86.65), (74.39, 79.16, 74.56)),
+}
+SAMPLE_SIZES = {"0": 2_400, "1": 7_075, "2": 1_510, "3": 573, ">3": 442}
+
+
+@pytest.mark.parametrize("system", list(TABLE_8))
+def test_published_aggregates_follow_from_the_published_buckets(system: str) -> None:
+    buckets, (disc, disc_avg, disc_all_d) = TABLE_8[system]
+    aggregates = distance_aggregates(
+        {bucket: (value, SAMPLE_SIZES[bucket]) for bucket, value in zip(SAMPLE_SIZES, buckets, strict=True)}
+    )
+    assert aggregates["disc"] == pytest.approx(disc, abs=0.011)
+    assert aggregates["disc_avg"] == pytest.approx(disc_avg, abs=0.011)
+    assert aggregates["disc_all_d"] == pytest.approx(disc_all_d, abs=0.011)
+
+
+def test_published_row_from_single_decisions() -> None:
+    # The row of s4to4 as 12,000 examples: of each bucket as many right as the published accuracy says. At
+    # d = 2 that is 1,132 of 1,510 = 74.967, printed as 74.96: a mean of the four can differ by 0.01.
+    distances = {"0": 0, "1": 1, "2": 2, "3": 3, ">3": 5}
+    examples, scores = [], []
+    for (bucket, size), percent in zip(SAMPLE_SIZES.items(), TABLE_8["s4to4"][0], strict=True):
+        right = round(size * percent / 100)
+        for number in range(size):
+            examples.append(example(f"{bucket}-{number}", distances[bucket], 3))
+            scores.append(scored(-1.0, -2.0, -3.0) if number < right else scored(-2.0, -1.0, -3.0))
+    report = contrastive_accuracy(ContrastiveSuite("row", "en", "de", tuple(examples)), scores)
+    assert report.overall.total == 12_000
+    assert round(report.by_distance[">3"].percent, 2) == 87.78
+    assert round(report.aggregates["disc"], 2) == 71.35
+    assert round(report.aggregates["disc_all_d"], 2) == 72.12
+    assert report.aggregates["disc_avg"] == pytest.approx(77.80, abs=0.011)
+
+
+def test_no_aggregate_is_made_from_distances_that_are_unknown() -> None:
+    assert distance_aggregates({"0": (75.0, 10), "1": (50.0, 10), "unknown": (60.0, 1)}) == {}
+    assert distance_aggregates({"0": (75.0, 10), "ahead": (50.0, 10)}) == {}
+    # A clue ahead neither counts nor hinders.
+    assert distance_aggregates({"1": (50.0, 10), "ahead": (0.0, 10)}) == {"disc": 50.0}
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (SCORES[:-1], "6 examples, but scores for 5"),
+        ([scored(-1.0, -2.0), *SCORES[1:]], "'wins': 3 candidates, but 2 scores, 2 token counts"),
+        (
+            [scored(-1.0, -2.0, -3.0, tokens=(1, 1)), *SCORES[1:]],
+            "'wins': 3 candidates, but 3 scores, 2 token",
+        ),
+        ([*SCORES[:-1], scored(-1.0, math.nan)], "'far': the score of candidate 1 is nan"),
+        ([*SCORES[:-1], scored(math.inf, -1.0)], "'far': the score of candidate 0 is inf"),
+    ],
+)
+def test_scores_that_do_not_fit(scores: list[CandidateScores], message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        contrastive_accuracy(SUITE, scores)
+
+
+def test_no_tokens_and_no_examples() -> None:
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
+    silent = [scored(0.0, -1.0, tokens=(0, 2))]
+    assert contrastive_accuracy(suite, silent, score="sum").overall.correct == 1
+    with pytest.raises(CotextError, match="'x': a candidate has no scored token"):
+        contrastive_accuracy(suite, silent, score="mean")
+    with pytest.raises(CotextError, match="'e' has no example"):
+        contrastive_accuracy(ContrastiveSuite("e", "en", "de", ()), [])
+
+
+def test_an_impossible_candidate_loses() -> None:
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
+    assert contrastive_accuracy(suite, [scored(-3.0, -math.inf)]).overall.correct == 1
+    both = contrastive_accuracy(suite, [scored(-math.inf, -math.inf)])
+    assert (both.overall.correct, both.overall.ties) == (0, 1)
+
+
+def test_table_and_json() -> None:
+    report = judged()
+    table = render_table(report, tags=["pronoun"])
+    rows = {line[:18].strip(): line[18:].split() for line in table.splitlines()}
+    assert rows["all"][0] == "50.00"
+    assert rows["all"][-2:] == ["6", "2"]
+    assert rows["distance >3"][0] == "100.00"
+    assert rows["pronoun er"][0] == "50.00"
+    assert rows["disc"] == ["25.00"]
+    assert "speaker" not in table
+    assert "speaker x" in render_table(report)
+    assert table.splitlines()[-1] == report.signature
+    document = json.loads(json.dumps(report.as_dict()))
+    assert document["overall"]["correct"] == 3
+    assert document["overall"]["chance_percent"] == pytest.approx(100 * (1 / 3 + 1 / 4 + 2) / 6)
+    assert document["by_distance"]["1"]["ties"] == 1
+    assert document["aggregates_percent"] == {"disc": 25.0, "disc_all_d": 40.0}
+    assert document["signature"] == report.signature
+
+
+@st.composite
+def suites_with_scores(draw: st.DrawFn) -> tuple[ContrastiveSuite, list[CandidateScores]]:
+    examples, scores = [], []
+    for number in range(draw(st.integers(1, 12))):
+        count = draw(st.integers(2, 5))
+        correct = draw(st.integers(0, count - 1))
+        distance = draw(st.none() | st.integers(-2, 6))
+        examples.append(example(str(number), distance, count, correct, draw(st.sampled_from("pqr"))))
+        # Few distinct whole numbers: many ties, and adding a constant is exact.
+        values = draw(st.lists(st.integers(-4, 0), min_size=count, max_size=count))
+        tokens = draw(st.lists(st.integers(1, 3), min_size=count, max_size=count))
+        scores.append(CandidateScores(tuple(map(float, values)), tuple(tokens)))
+    return ContrastiveSuite("any", "en", "de", tuple(examples)), scores
+
+
+@settings(max_examples=100, deadline=None)
+@given(suites_with_scores())
+def test_laws_of_the_report(drawn: tuple[ContrastiveSuite, list[CandidateScores]]) -> None:
+    suite, scores = drawn
+    strict = contrastive_accuracy(suite, scores, tie="wrong")
+    first = contrastive_accuracy(suite, scores, tie="first")
+    for groups in (strict.by_phenomenon, strict.by_distance):
+        assert sum(each.total for each in groups.values()) == strict.overall.total == len(suite.examples)
+        assert sum(each.correct for each in groups.values()) == strict.overall.correct
+        assert sum(each.ties for each in groups.values()) == strict.overall.ties
+    # The rules part only at ties, and there the strict one never wins.
+    for one, other in zip(strict.decisions, first.decisions, strict=True):
+        assert one.right == other.right or (one.tied and other.right)
+    low, high = strict.overall.interval_percent
+    assert 0.0 <= low <= strict.overall.percent <= high <= 100.0
+    shifted = [CandidateScores(tuple(v - 8 for v in each.log_probabilities), each.tokens) for each in scores]
+    assert contrastive_accuracy(suite, shifted).decisions == strict.decisions
+
+
+@settings(max_examples=50, deadline=None)
+@given(suites_with_scores(), st.sampled_from(["sum", "mean"]))
+def test_the_strict_rule_does_not_depend_on_the_order_of_candidates(
+    drawn: tuple[ContrastiveSuite, list[CandidateScores]], score: ScoreRule
+) -> None:
+    suite, scores = drawn
+    turned = tuple(
+        ContrastiveExample(
+            each.id,
+            each.phenomenon,
+            each.distance,
+            each.source,
+            each.candidates[::-1],
+            len(each.candidates) - 1 - each.correct,
+        )
+        for each in suite.examples
+    )
+    backwards = [CandidateScores(each.log_probabilities[::-1], each.tokens[::-1]) for each in scores]
+    other = contrastive_accuracy(ContrastiveSuite("any", "en", "de", turned), backwards, score=score)
+    assert other.decisions == contrastive_accuracy(suite, scores, score=score).decisions
+
+
+def test_a_model_that_cannot_decide_on_the_real_deixis_set(shared_data: Path) -> None:
+    suite = read_suite(shared_data / "voita-consistency" / "deixis_test.json.xz")
+    constant = [scored(*(-1.0,) * len(each.candidates)) for each in suite.examples]
+    strict = contrastive_accuracy(suite, constant, tie="wrong")
+    first = contrastive_accuracy(suite, constant, tie="first")
+    # The right candidate always stands first: the rule decides everything, so the ties are told.
+    assert (strict.overall.percent, first.overall.percent) == (0.0, 100.0)
+    assert strict.overall.ties == first.overall.ties == 2_500
+    assert strict.overall.chance == 0.5
+    assert first.signature.startswith("suite:voita-consistency/deixis_test|n:2500|tie:first|score:sum|")

@@ -1,0 +1,373 @@
+"""Suites without context and in foreign context: what is scored, how often, and what comes of it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_candidate_scoring import CHOICES, VIEWS, translator
+from tiny import tiny_config, window
+
+from cotext.data.context_edits import alone
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.controlled import contrastive_suites
+from cotext.data.documents import Document, ParallelDocument
+from cotext.evaluation.metrics.contrastive import ContrastiveReport
+from cotext.evaluation.metrics.readings import CONTEXTS, Readings
+from cotext.evaluation.studies.context.context_use import excerpts
+from cotext.evaluation.studies.contrastive import contrastive_contexts as module
+from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite
+from cotext.evaluation.studies.contrastive.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.evaluation.studies.contrastive.evidence import Evidence, corrected, groups_of, weigh
+from cotext.runtime.errors import CotextError
+from cotext.translation.candidate_scoring import CandidateSet
+from cotext.translation.scorer import SentenceScore
+from cotext.translation.translator import DocumentTranslator
+
+EXAMPLES = tuple(
+    ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0, {}, f"d{n}")
+    for n, c in enumerate(CHOICES)
+)
+SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
+
+
+@pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
+def test_without_context_is_every_sentence_alone(view: str) -> None:
+    t = translator(VIEWS[view])
+    found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))
+    assert list(found) == list(CONTEXTS)
+    for example, scores in zip(EXAMPLES, found["none"], strict=True):
+        for candidate, log_probability, tokens in zip(
+            example.candidates, scores.log_probabilities, scores.tokens, strict=True
+        ):
+            single = [
+                (ParallelDocument("", (example.source[j],), (candidate[j],)), (0,))
+                for j in example.differing_sentences
+            ]
+            expected = t.score_sentences(single)
+            assert log_probability == pytest.approx(sum(s.log_probability for s in expected), abs=1e-5)
+            assert tokens == sum(s.tokens for s in expected)
+
+
+def test_the_true_context_is_scored_as_without_controls() -> None:
+    t = translator(VIEWS["window"])
+    with_controls, without = run_suite(t, SUITE, controls=True), run_suite(t, SUITE)
+    assert with_controls.decisions == without.decisions
+    assert without.readings is None
+    assert with_controls.readings is not None
+    assert list(with_controls.readings.by_context["true"].right.values()) == [
+        each.right for each in without.decisions
+    ]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[CandidateSet]:
+    asked: list[CandidateSet] = []
+
+    def scores(t: object, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
+        asked.extend(choices)
+        return [[SentenceScore(-1.0, 1)] * len(c.candidates) for c in choices]
+
+    monkeypatch.setattr(module, "score_candidates", scores)
+    return asked
+
+
+def test_foreign_sentences_are_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = noted(monkeypatch)
+    t = translator(VIEWS["window"])
+    foreign = ForeignSentences.of(SUITE)
+    for number, example in enumerate(EXAMPLES):
+        asked.clear()
+        score_in_contexts(t, [example], foreign)
+        true = [c for c in asked if c.source == example.source]
+        others = {
+            pair
+            for other in EXAMPLES
+            if other.id != example.id
+            for pair in zip(other.source, other.candidates[0], strict=True)
+        }
+        made = [c for c in asked if len(c.source) > 1 and c not in true]
+        for each in made:
+            (place,) = each.compared
+            assert each.source[place] in example.source
+            for j in (j for j in range(len(each.source)) if j != place):
+                assert {(each.source[j], candidate[j]) for candidate in each.candidates} <= others, number
+    assert asked
+
+
+def test_what_is_asked_twice_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of the controlled corpus differs in its clue, which neither control sees."""
+    asked = noted(monkeypatch)
+    suite = contrastive_suites(1, 60)[0]
+    score_in_contexts(translator(VIEWS["document"]), suite.examples, ForeignSentences.of(suite))
+    # Where the clue is in the sentence itself, the sentences differ.
+    within = sum(example.distance == 0 for example in suite.examples)
+    groups = (len(suite.examples) - within) // 3
+    assert len(asked) == len(suite.examples) + 2 * groups + 2 * within
+
+
+def test_what_is_drawn_depends_on_what_is_asked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = noted(monkeypatch)
+    t, foreign = translator(VIEWS["window"]), ForeignSentences.of(SUITE)
+    score_in_contexts(t, EXAMPLES, foreign)
+    together = set(asked)
+    asked.clear()
+    for example in reversed(EXAMPLES):
+        score_in_contexts(t, [example], foreign)
+    assert set(asked) == together
+
+
+def test_chosen_excerpts_are_those_of_all() -> None:
+    t = translator(VIEWS["window"])
+    document = ParallelDocument("d", ("the cat", "it", "the mat", "it mat"), ("die", "es", "die", "sie"))
+    every = excerpts(t, document)
+    assert excerpts(t, document, (3, 1)) == [every[3], every[1]]
+    assert alone(every[3]).document.source == ("it mat",)
+
+
+def test_a_suite_of_one_document_has_no_foreign_context() -> None:
+    single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
+    with pytest.raises(CotextError, match="all examples are of one document"):
+        run_suite(translator(VIEWS["window"]), single, controls=True)
+    assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
+
+
+def test_how_far_views_see() -> None:
+    seen = {name: context_window_of(translator(config)) for name, config in VIEWS.items()}
+    assert not seen["sentence"].has_context
+    assert (seen["window"].before, seen["window"].after, seen["window"].target_before) == (2, 0, 2)
+    assert seen["source context"].target_before == 0
+    assert seen["document"].contains("pronoun", ">3")
+    assert not seen["cumulative"].contains("cohesion", "1")
+    assert not seen["window"].contains("pronoun", "3")
+
+
+def test_how_far_models_see() -> None:
+    """Of documents, too: what lies beyond is a control, not a failure."""
+    sentences: dict[str, Any] = {"attention": {"span": "sentence"}}
+    memory = {"span": "memory", "score": "transformer_xl"}
+    models = {
+        "local": sentences,
+        "memory": sentences | {"decoder": memory, "target_positions": "none", "decoder_layers": 2},
+        "segments": sentences | {"document_layer": "segment_gate"},
+    }
+    seen = {
+        name: context_window_of(translator(tiny_config(model=model, view={"kind": "document"})))
+        for name, model in models.items()
+    }
+    assert not seen["local"].has_context
+    # Two layers: the source one sentence back, and two back what was written for it.
+    assert [seen["memory"].contains("pronoun", d) for d in ("1", "2", "3", "ahead")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert seen["memory"].contains("cohesion", "2")
+    assert seen["segments"].contains("pronoun", ">3")
+    assert seen["segments"].contains("cataphora", "ahead")
+    assert not seen["segments"].contains("cohesion", "1")
+
+
+# From the model to the words
+
+NOUNS = {"lamp": "sie", "table": "er", "book": "es"}
+FORMS = tuple(NOUNS.values())
+
+
+class Rule:
+    """What probabilities are asked of: candidates have those of a rule over what is seen."""
+
+    model = object()
+    plan = SimpleNamespace(kind=SimpleNamespace(path=None, forced_pass=None), sees_other_rows=True)
+
+    def visible_sentences(self, document: Document) -> list[range]:
+        return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
+
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        pass
+
+    def score_sentences(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[SentenceScore]:
+        found = []
+        for document, (place,) in documents:
+            seen = document.source[place - 1] if place else ""
+            form = document.target[place].split()[0]
+            found.append(SentenceScore(self.log_probability(seen, form), 3))
+        return found
+
+    def log_probability(self, seen: str, form: str) -> float:
+        raise NotImplementedError
+
+
+class Dashes(Rule):
+    """Writes dashes; that there is context makes it prefer another form."""
+
+    def log_probability(self, seen: str, form: str) -> float:
+        return -9.0 + 0.1 * (form == ("sie" if seen else "es"))
+
+
+class Reader(Rule):
+    """Takes the form that agrees with the noun that it sees, and one that it likes where there is none."""
+
+    def log_probability(self, seen: str, form: str) -> float:
+        nouns = [noun for noun in NOUNS if noun in seen]
+        return -0.2 if form == (NOUNS[nouns[0]] if nouns else "es") else -2.0
+
+
+def suite_of_nouns() -> ContrastiveSuite:
+    """120 times lamp, 60 times book, 20 times table."""
+    nouns = ["lamp"] * 120 + ["book"] * 60 + ["table"] * 20
+    Random(1).shuffle(nouns)
+    examples = tuple(
+        ContrastiveExample(
+            str(n),
+            "pronoun",
+            1,
+            (f"the {noun} {n} is new .", f"it is {n} ."),
+            tuple((f"neu {n} .", f"{form} ist {n} .") for form in FORMS),
+            FORMS.index(NOUNS[noun]),
+        )
+        for n, noun in enumerate(nouns)
+    )
+    return ContrastiveSuite("contrapro-ctx1", "en", "de", examples)
+
+
+def judged(rule: Rule) -> tuple[ContrastiveReport, Evidence]:
+    suite = suite_of_nouns()
+    assert not isinstance(rule, DocumentTranslator)
+    report = run_suite(rule, suite, controls=True)  # type: ignore[arg-type]
+    assert isinstance(report.readings, Readings)
+    (found,) = corrected([weigh(group, report.readings) for group in groups_of(suite)])
+    return report, found
+
+
+def test_a_system_that_writes_dashes_does_not_use_context() -> None:
+    report, found = judged(Dashes())
+    assert report.overall.percent == 60.0
+    assert report.overall.balanced == pytest.approx(1 / 3)
+    own, other = (
+        {name: getattr(c, side) for name, c in found.conditions.items()} for side in ("own", "other")
+    )
+    assert own == pytest.approx(
+        {"chance": 60, "balanced": 100 / 3, "none": 60, "foreign": 60, "cxmi": own["cxmi"]}
+    )
+    assert other["none"] == 30.0
+    assert other["foreign"] == 60.0
+    assert own["cxmi"] == other["cxmi"]
+    assert found.failing == ["balanced", "foreign", "cxmi"]
+    assert found.used is False
+
+
+def test_a_system_that_reads_its_context_uses_it() -> None:
+    report, found = judged(Reader())
+    assert report.overall.percent == 100.0
+    assert found.conditions["none"].other == 30.0
+    # Half of the sentences drawn have a noun, which agrees as often as two draws do: 0.6² + 0.3² + 0.1².
+    assert found.conditions["foreign"].other == pytest.approx((46 + 30) / 2, abs=8)
+    assert found.failing == []
+    assert found.used is True
+
+
+LONG = ContrastiveSuite(
+    "long",
+    "en",
+    "de",
+    tuple(
+        ContrastiveExample(
+            str(n),
+            "pronoun",
+            3,
+            ("the cat", "sat", "on", "a mat", "it"),
+            (("die katze", "saß", "auf", "matte", right), ("die katze", "saß", "auf", "matte", "es")),
+            0,
+            {},
+            f"d{n}",
+        )
+        for n, right in enumerate(("sie", "er"))
+    ),
+)
+ALL = {"the cat", "sat", "on", "a mat"}
+
+
+def asked_in(
+    context: str, t: DocumentTranslator, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]]:
+    """Source, right candidate and place of what is scored of the first example, beside its own context."""
+    seen: list[CandidateSet] = []
+
+    def noted(translator: DocumentTranslator, sets: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
+        seen.extend(sets)
+        return [[SentenceScore(-1.0, 1)] * len(each.candidates) for each in sets]
+
+    monkeypatch.setattr(module, "score_candidates", noted)
+    pairs = [(f"x{n}", f"X{n}") for n in range(4)]
+    own = ParallelDocument("", LONG.examples[0].source, LONG.examples[0].candidates[0])
+    pool = module.Pool([own, ParallelDocument("", *zip(*pairs, strict=True))])
+    foreign = ForeignSentences(pool, {"0": 0})
+    score_in_contexts(t, LONG.examples[:1], foreign, [context])
+    return [(each.source, each.candidates[0], each.compared) for each in seen[1:]]
+
+
+def test_shuffled_and_irrelevant_contexts_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of two sentences that see each other: the own row shows `a mat`, other rows show the rest."""
+    docflat = tiny_config(
+        view=window(1) | {"separators": "numbered", "numbers": 8},
+        model={"batch_context": "flat"},
+        decode={"group_windows": 8},
+    )
+    t = translator(docflat)
+    [(source, right, (place,))] = asked_in("shuffled", t, monkeypatch)
+    assert (source[place], right[place]) == ("it", "sie")
+    assert set(source[:4]) == ALL
+    assert source[:4] != ("the cat", "sat", "on", "a mat")
+    assert dict(zip(source, right, strict=True))["the cat"] == "die katze"
+    [(source, right, (place,))] = asked_in("foreign", t, monkeypatch)
+    assert (source[place], right[place]) == ("it", "sie")
+    assert all(text.startswith("x") for text in source[:4])
+    assert all(text.startswith("X") for text in right[:4])
+    [(source, right, (place,))] = asked_in("global", t, monkeypatch)
+    assert source[3:] == ("a mat", "it")
+    assert right[3:] == ("matte", "sie")
+    assert all(text.startswith("x") for text in source[:3])
+    [(source, right, _)] = asked_in("none", t, monkeypatch)
+    assert (source, right) == (("it",), ("sie",))
+
+
+def test_accuracy_in_another_context_says_so() -> None:
+    t = translator(VIEWS["window"])
+    report = run_suite(t, SUITE, recipe={"model": "m"}, context="none")
+    assert "context:none" in report.signature
+    controls = run_suite(t, SUITE, controls=True).readings
+    assert controls is not None
+    assert [each.right for each in report.decisions] == list(controls.by_context["none"].right.values())
+    assert "context:" not in run_suite(t, SUITE).signature
+    with pytest.raises(CotextError, match="reads each row by itself"):
+        run_suite(t, SUITE, context="global")
+
+
+def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context() -> None:
+    """As ContraPro with three sentences of context, for windows of four: scores would be those of `true`."""
+
+    def docflat(before: int) -> DocumentTranslator:
+        return translator(
+            tiny_config(
+                view=window(before) | {"separators": "numbered", "numbers": 8},
+                model={"batch_context": "flat"},
+                decode={"group_windows": 8},
+            )
+        )
+
+    with pytest.raises(CotextError, match="'long' has no sentence there; give it more context"):
+        run_suite(docflat(4), LONG, context="global")
+    # One sentence beyond the window is enough, and one example.
+    few = replace(
+        LONG.examples[0],
+        source=LONG.examples[0].source[2:],
+        candidates=tuple(c[2:] for c in LONG.examples[0].candidates),
+        id="few",
+    )
+    mixed = replace(LONG, examples=(few, *LONG.examples))
+    assert "context:global" in run_suite(docflat(3), mixed, context="global").signature

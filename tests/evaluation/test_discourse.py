@@ -1,0 +1,181 @@
+from pathlib import Path
+
+import pytest
+
+from cotext.data.documents import Document
+from cotext.evaluation.metrics.discourse import (
+    Mark,
+    MarkedDocument,
+    hits,
+    measure_discourse,
+    read_marks,
+    tokenised,
+)
+from cotext.runtime.errors import CotextError
+
+# Three documents of one phenomenon each; positions count tokens.
+#            0   1    2    3     4   5 6   7   8     9
+TENSE = ("She saw the lamp .", "It was very bright .")
+JOINED = ("It was late .", "But they came .")
+PRONOUN = ("Ann took it .",)
+REFERENCE = [Document("t", TENSE), Document("c", JOINED), Document("p", PRONOUN)]
+MARKED = [
+    MarkedDocument("TC", (Mark(1, ("saw", "caught sight of")), Mark(6, ("was", "shone")))),
+    MarkedDocument("CP", (Mark(4, ("But", "However")),)),
+    MarkedDocument("PT", (Mark(2, ("it",)),)),
+]
+
+
+def documents(*texts: tuple[str, ...]) -> list[Document]:
+    return [Document(each.id, text) for each, text in zip(REFERENCE, texts, strict=True)]
+
+
+def values(hypothesis: list[Document], reference: list[Document] = REFERENCE) -> dict[str, float]:
+    measured = measure_discourse(MARKED, {"x": hypothesis}, reference)["x"]
+    return {each.score.title: each.score.value for each in measured}
+
+
+def test_scores_by_hand() -> None:
+    assert values(REFERENCE) == pytest.approx({"TC": 100, "CP": 100, "PT": 100, "TCP": 100})
+    # One of two verbs, the conjunction in another rendering, the pronoun lost.
+    wrong = documents(
+        ("She sees the lamp .", "It was bright ."), ("It was late .", "However they came ."), ("Ann left .",)
+    )
+    assert values(wrong) == pytest.approx({"TC": 50, "CP": 100, "PT": 0, "TCP": 0})
+    half = documents(("She sees the lamp .", "It was bright ."), JOINED, PRONOUN)
+    # The cube root of 0.5.
+    assert values(half)["TCP"] == pytest.approx(79.3701, abs=1e-4)
+
+
+def test_renderings_of_several_words_and_case() -> None:
+    ours = documents(
+        ("She caught sight of the lamp .", "It shone ."), ("It was late .", "but they came ."), PRONOUN
+    )
+    assert values(ours) == pytest.approx({"TC": 100, "CP": 0, "PT": 100, "TCP": 0})
+    # Words far apart are no rendering, and a word is not found inside another one.
+    apart = documents(("She caught of sight the lamp .", "It shone ."), JOINED, ("Ann took items .",))
+    assert values(apart) == pytest.approx({"TC": 50, "CP": 100, "PT": 0, "TCP": 0})
+
+
+@pytest.mark.parametrize(
+    ("place", "found"), [(79, False), (80, True), (99, True), (100, True), (119, True), (120, False)]
+)
+def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: bool) -> None:
+    # Twice as long as the reference: position 50 is expected at 100.
+    hypothesis = ["x"] * 200
+    hypothesis[place] = "word"
+    assert hits([Mark(50, ("word",))], hypothesis, 100) == [found]
+
+
+def test_the_window_ends_where_the_document_does() -> None:
+    assert hits([Mark(1, ("a",)), Mark(59, ("z",))], ["a", *"x" * 58, "z"], 60) == [True, True]
+    assert hits([Mark(1, ("a",))], [], 60) == [False]
+
+
+def test_counts_by_document_make_the_scores() -> None:
+    measured = measure_discourse(
+        MARKED, {"a": REFERENCE, "b": documents(TENSE, JOINED, ("Ann left .",))}, REFERENCE
+    )
+    assert [each.score.components for each in measured["b"]][:3] == [
+        {"TC_hits": 2.0, "TC_marks": 2.0},
+        {"CP_hits": 1.0, "CP_marks": 1.0},
+        {"PT_hits": 0.0, "PT_marks": 1.0},
+    ]
+    assert measured["b"][3].statistics.counts.tolist() == [
+        [2, 2, 0, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1],
+    ]
+    assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in measured["a"][3].score.signature
+
+
+def test_plain_text_is_tokenised() -> None:
+    pytest.importorskip("sacremoses")
+    plain = documents(
+        ("She saw the lamp.", "It was very bright."), ("It was late.", "But they came."), ("Ann took it.",)
+    )
+    assert values(plain, plain)["TCP"] == pytest.approx(100)
+    signature = measure_discourse(MARKED, {"x": plain}, plain)["x"][0].score.signature
+    assert "tok:moses-en-hyphens" in signature
+    assert tokenised([Document("d", ("A well-known fact", "isn’t."))], "moses") == [
+        ["A", "well", "@-@", "known", "fact", "isn", "’", "t", "."]
+    ]
+
+
+def test_one_phenomenon_alone() -> None:
+    measured = measure_discourse(MARKED[2:], {"x": REFERENCE[2:]}, REFERENCE[2:])["x"]
+    assert [each.score.title for each in measured] == ["PT"]
+
+
+def test_a_file_of_marks(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    path.write_text("TC\t1:saw,caught sight of\t6:was,shone,\nCP\t4:But,However\nPT\t2:it\t\n")
+    assert read_marks(path) == MARKED
+    path.write_text("1:saw\n" * 50 + "0:But\n" * 46 + "2:it\t3:he\n" * 52)
+    read = read_marks(path)
+    assert [(d.phenomenon, len(d.marks)) for d in (read[0], read[49], read[50], read[95], read[96])] == [
+        ("TC", 1), ("TC", 1), ("CP", 1), ("CP", 1), ("PT", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1:saw\n", "1 lines, and the published set has 148"),
+        ("TC\t1:saw\n2:it\n", "marks:2: does not begin with TC, CP, PT"),
+        ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is no mark"),
+        ("TC\tx:saw\n", "'x:saw' is no mark"),
+        ("TC\t-1:saw\n", "'-1:saw' is no mark"),
+        ("TC\t1:,\n", "'1:,' is no mark"),
+    ],
+)
+def test_files_that_hold_no_marks(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "marks"
+    path.write_text(text)
+    with pytest.raises(CotextError, match=message):
+        read_marks(path)
+
+
+def test_marks_of_other_documents_are_noticed() -> None:
+    with pytest.raises(CotextError, match="marks of 3 documents, but the reference has 2"):
+        measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
+    turned = documents(JOINED, PRONOUN, TENSE)
+    with pytest.raises(CotextError, match="only 0 % of the 4 marked words stand at their positions"):
+        measure_discourse(MARKED, {"x": turned}, turned)
+    with pytest.raises(CotextError, match="there is none"):
+        measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])
+
+
+def test_the_published_marks_on_the_published_reference(shared_data: Path) -> None:
+    pytest.importorskip("sacremoses")
+    marked = read_marks(shared_data / "pdc" / "doc.en.candidates")
+    counts = {name: sum(len(d.marks) for d in marked if d.phenomenon == name) for name in ("TC", "CP", "PT")}
+    assert counts == {"TC": 2465, "CP": 455, "PT": 296}
+    for file, tokens in (("doc.en.tok", "none"), ("doc.en", "moses-en-hyphens")):
+        lines = (shared_data / "pdc" / file).read_text(encoding="utf-8").splitlines()
+        reference = [Document(str(n), (line,)) for n, line in enumerate(lines)]
+        measured = measure_discourse(marked, {"x": reference}, reference)["x"]
+        assert f"tok:{tokens}|" in measured[0].score.signature
+        assert [each.score.value for each in measured] == pytest.approx([100.0] * 4)
+
+
+def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:
+    """Counts printed by tcp.py of github.com/sunzewei2715/Doc2Doc_NMT (19e8e1c) for these very texts."""
+    marked = read_marks(shared_data / "pdc" / "doc.en.candidates")
+    lines = (shared_data / "pdc" / "doc.en.tok").read_text(encoding="utf-8").splitlines()
+    late, thinned = [], []
+    for line in lines:
+        words = line.split()
+        late.append(" ".join([*words[15:], *["so"] * 15]))
+        # Every fifth word is lost, and of the last two thirds of the rest every other one.
+        rest = [word for place, word in enumerate(words) if place % 5 != 2]
+        thinned.append(" ".join(w for place, w in enumerate(rest) if place < len(rest) // 3 or place % 2))
+    reference, *hypotheses = (
+        [Document(str(n), (line,)) for n, line in enumerate(each)] for each in (lines, late, thinned)
+    )
+    measured = measure_discourse(marked, dict(zip(("late", "thinned"), hypotheses, strict=True)), reference)
+    found = {name: [m.score.components[f"{p}_hits"] for p, m in zip(("TC", "CP", "PT"), each, strict=False)]
+             for name, each in measured.items()}  # fmt: skip
+    assert found == {"late": [2432, 453, 294], "thinned": [607, 202, 161]}
+    assert measured["late"][3].score.value == pytest.approx(99.2, abs=0.05)
+    assert measured["thinned"][3].score.value == pytest.approx(39.0, abs=0.05)

@@ -1,0 +1,190 @@
+"""Segments found by least edits: beside all cuts that there are, in blocks, at length, beside mweralign."""
+
+import os
+import random
+import shutil
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, combinations_with_replacement, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cotext.evaluation.metrics import error_alignment
+from cotext.evaluation.metrics.error_alignment import align_by_error
+from cotext.runtime.errors import CotextError
+
+
+def numbers(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def everywhere(count: int) -> np.ndarray:
+    return np.ones(count + 1, dtype=bool)
+
+
+def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one, 1):
+        below = [i]
+        for j, right in enumerate(other, 1):
+            below.append(min(row[j] + 1, below[-1] + 1, row[j - 1] + (left != right)))
+        row = below
+    return row[-1]
+
+
+def test_by_hand() -> None:
+    """1 2 | 3 4 with a word too many, 9, between them: it goes with the earlier piece, and costs an edit."""
+    found = align_by_error(
+        numbers([1, 2, 9, 3, 4]), [[numbers([1, 2])], [numbers([3, 4])]], everywhere(5), ~everywhere(5)
+    )
+    assert (found.cuts, found.edits) == ((0, 3, 5), 1)
+    # Where the system's own line ends before it, it goes with the later one: that is as good.
+    line_ends = np.array([True, False, True, False, False, True])
+    found = align_by_error(
+        numbers([1, 2, 9, 3, 4]), [[numbers([1, 2])], [numbers([3, 4])]], everywhere(5), line_ends
+    )
+    assert (found.cuts, found.edits) == ((0, 2, 5), 1)
+    # A segment left out is an empty piece.
+    segments = [[numbers([1, 2])], [numbers([5, 6, 7])], [numbers([3, 4])]]
+    found = align_by_error(numbers([1, 2, 3, 4]), segments, everywhere(4), ~everywhere(4))
+    assert (found.cuts, found.edits) == ((0, 2, 2, 4), 3)
+    # Nothing was written at all.
+    found = align_by_error(numbers([]), segments, everywhere(0), everywhere(0))
+    assert (found.cuts, found.edits) == ((0, 0, 0, 0), 7)
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 26, 60, 1])
+def test_no_cuts_are_better(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cuts are tried: fewest edits, fewest cuts off the preferred places, then the later ones."""
+    monkeypatch.setattr(error_alignment, "_BLOCK_BYTES", block_bytes)
+    generator = random.Random(block_bytes)
+    for trial in range(150):
+        count = generator.randint(0, 6)
+        hypothesis = [generator.randint(0, 3) for _ in range(count)]
+        segments = [
+            [[generator.randint(0, 3) for _ in range(generator.randint(0, 4))] for _ in range(1 + trial % 2)]
+            for _ in range(generator.randint(1, 4))
+        ]
+        may = [True, *(generator.random() < 0.7 for _ in range(count - 1)), True][: count + 1]
+        preferred = [generator.random() < 0.4 for _ in range(count + 1)]
+        ways = []
+        for inner in combinations_with_replacement(range(count + 1), len(segments) - 1):
+            cuts = (0, *inner, count)
+            edits = sum(
+                min(edit_distance(hypothesis[start:end], tokens) for tokens in segment)
+                for segment, (start, end) in zip(segments, pairwise(cuts), strict=True)
+            )
+            if all(may[cut] for cut in inner):
+                off = sum(not preferred[cut] for cut in inner)
+                ways.append((edits, off, [-cut for cut in reversed(cuts)], cuts))
+        found = align_by_error(
+            numbers(hypothesis),
+            [[numbers(tokens) for tokens in segment] for segment in segments],
+            np.array(may),
+            np.array(preferred),
+        )
+        assert (found.edits, found.cuts) == (min(ways)[0], min(ways)[3])
+
+
+def test_ten_thousand_tokens_take_little_time_and_memory() -> None:
+    generator = np.random.default_rng(2)
+    reference = generator.integers(0, 3000, 10_000)
+    hypothesis = reference[generator.random(10_000) < 0.9]
+    segments = [[piece] for piece in np.array_split(reference, 400)]
+    tracemalloc.start()
+    begun = time.process_time()
+    found = align_by_error(hypothesis, segments, everywhere(len(hypothesis)), ~everywhere(len(hypothesis)))
+    seconds, (_, most) = time.process_time() - begun, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.edits <= 10_000 - len(hypothesis)
+    assert most < 100e6
+    assert seconds < 20  # about one; what is quadratic in Python would take minutes
+
+
+def test_more_than_time_allows_is_refused() -> None:
+    tokens = np.zeros(200_000, dtype=np.int64)
+    with pytest.raises(CotextError, match=r"200,000 tokens to be aligned with 200,001 .* too long"):
+        align_by_error(tokens, [[tokens]], everywhere(len(tokens)), everywhere(len(tokens)))
+
+
+MWERALIGN = os.environ.get("COTEXT_MWERALIGN") or shutil.which("mweralign")
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not MWERALIGN, reason="needs mweralign, on the path or named by $COTEXT_MWERALIGN")
+@pytest.mark.parametrize("corpus", ["toy", "real"])
+def test_as_mweralign(corpus: str, tmp_path: Path, shared_data: Path) -> None:
+    """The edits of mweralign 1.4.1, and its cuts, but for a choice among equals.
+
+    Of cuts of equal edits ours are the latest, or on texts read backwards the earliest: where these are
+    the same place there is no choice, elsewhere its cut lies between. It never leaves a first segment empty,
+    so that of documents in which we do, its edits may be more.
+    """
+    generator = random.Random(4)
+    if corpus == "toy":
+        documents = [
+            [[str(generator.randint(0, 20)) for _ in range(generator.randint(1, 8))] for _ in range(6)]
+            for _ in range(60)
+        ]
+    else:
+        texts = (shared_data / "maruf" / "ted" / "test.de").read_text(encoding="utf-8").split("<d>\n")
+        documents = [[line.lower().split() for line in text.splitlines() if line] for text in texts if text]
+    known = [word for document in documents for sentence in document for word in sentence]
+    written = [_garbled(document, known, generator) for document in documents]
+    pieces = _pieces_of_mweralign(documents, written, tmp_path)
+    without_choice = 0
+    for document, words in zip(documents, written, strict=True):
+        latest, edits = _aligned(words, document)
+        backwards, _ = _aligned(words[::-1], [sentence[::-1] for sentence in reversed(document)])
+        earliest = [len(words) - cut for cut in reversed(backwards)]
+        own = [next(pieces) for _ in document]
+        theirs = sum(edit_distance(piece, sentence) for piece, sentence in zip(own, document, strict=True))
+        if latest[1] == 0:
+            assert theirs >= edits
+            continue
+        assert theirs == edits
+        cuts = [0, *accumulate(map(len, own))]
+        assert all(low <= cut <= high for low, cut, high in zip(earliest, cuts, latest, strict=True))
+        without_choice += sum(low == high for low, high in zip(earliest[1:-1], latest[1:-1], strict=True))
+    boundaries = sum(len(document) - 1 for document in documents)
+    assert without_choice > (0.2 if corpus == "toy" else 0.5) * boundaries
+
+
+def _garbled(document: list[list[str]], known: list[str], generator: random.Random) -> list[str]:
+    """A document as one text, in which sentences and words are left out, and others stand in their place."""
+    return [
+        word if generator.random() > 0.3 else generator.choice(known)
+        for sentence in document
+        if generator.random() > 0.1
+        for word in sentence
+        if generator.random() > 0.1
+    ] or ["x"]
+
+
+def _aligned(words: list[str], segments: list[list[str]]) -> tuple[tuple[int, ...], int]:
+    ordinals: dict[str, int] = {}
+
+    def known(tokens: list[str]) -> np.ndarray:
+        return numbers([ordinals.setdefault(token, len(ordinals)) for token in tokens])
+
+    places = everywhere(len(words))
+    found = align_by_error(known(words), [[known(segment)] for segment in segments], places, places)
+    return found.cuts, found.edits
+
+
+def _pieces_of_mweralign(
+    documents: list[list[list[str]]], written: list[list[str]], folder: Path
+) -> Iterator[list[str]]:
+    references = [" ".join(sentence) for document in documents for sentence in document]
+    ids = [str(number) for number, document in enumerate(documents) for _ in document]
+    for name, lines in (("reference", references), ("hypothesis", map(" ".join, written)), ("ids", ids)):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert MWERALIGN is not None
+    command = [MWERALIGN, "-m", "none", "-r", "reference", "-t", "hypothesis", "-d", "ids", "-o", "out"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
+    lines = (folder / "out").read_text(encoding="utf-8").split("\n")
+    return (line.split() for line in lines[: len(references)])

@@ -1,0 +1,335 @@
+"""`cotext evaluate` on several systems, and on decisions; what it shows and what it refuses."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, succeed
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.evaluation.metrics.aligned_files import name_systems
+from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.statistics.significance import Resampling, mcnemar
+from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
+from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+from cotext.runtime.errors import CotextError
+
+WORDS = list("abcdefghijklmnop")
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with reference.de and three translations of it: good.de, fair.de (close to it), poor.de."""
+    folder, generator = tmp_path_factory.mktemp("systems"), random.Random(3)
+    reference = [
+        Document(
+            f"d{number}",
+            tuple(
+                " ".join(generator.choices(WORDS, k=generator.randint(4, 12)))
+                for _ in range(generator.randint(1, 5))
+            ),
+        )
+        for number in range(25)
+    ]
+    write_documents(folder / "reference.de", reference, "text")
+    for name, rate in (("good", 0.1), ("fair", 0.11), ("poor", 0.4)):
+        translated = [
+            Document(
+                document.id,
+                tuple(
+                    " ".join(w if generator.random() > rate else "x" for w in sentence.split())
+                    for sentence in document.sentences
+                ),
+            )
+            for document in reference
+        ]
+        write_documents(folder / f"{name}.de", translated, "text")
+    return folder
+
+
+def hypotheses(folder: Path, *names: str) -> list[str | Path]:
+    given: list[str | Path] = ["evaluate", "--reference", folder / "reference.de"]
+    for name in names:
+        given += ["--hypothesis", folder / f"{name}.de"]
+    return given
+
+
+def test_several_systems_in_one_table(systems: Path) -> None:
+    lines = succeed(*hypotheses(systems, "good", "poor")).out.splitlines()
+    assert lines[0].split() == ["s-BLEU", "d-BLEU", "chrF"]
+    assert [line.split()[0] for line in lines[1:3]] == ["good.de", "poor.de"]
+    for line in lines[1:3]:
+        alone = succeed(*hypotheses(systems, line.split()[0].removesuffix(".de"))).out.splitlines()
+        assert line.split()[1:] == [each.split()[1] for each in alone[:3]]
+    assert lines[3].startswith("25 documents, ")
+    assert [line.split()[0] for line in lines[5:8]] == ["s-BLEU", "d-BLEU", "chrF"]
+    assert all("|unit:" in line for line in lines[5:8])
+
+
+def test_paired_text(systems: Path) -> None:
+    options = ["--paired", "--samples", "1000", "--protocol", "d-bleu", "--protocol", "ter"]
+    shown = succeed(*hypotheses(systems, "good", "fair", "poor"), *options).out
+    rows = [line for line in shown.splitlines() if " - " in line]
+    assert [" ".join(row.split()[:4]) for row in rows] == [
+        f"{title} {other}.de - {one}.de"
+        for title in ("d-BLEU", "TER")
+        for one, other in (("good", "fair"), ("good", "poor"), ("fair", "poor"))
+    ]
+    # A thousand samples: at least 1/1001, three times that after correction.
+    assert rows[1].split()[-2:] == ["0.0010", "0.0030"]
+    assert float(rows[0].split()[-2]) > 0.05
+    assert "test:randomisation|unit:document|n:25|samples:1000|seed:12345|sides:2|correction:holm-3" in shown
+    against = succeed(*hypotheses(systems, "good", "fair", "poor"), *options, "--baseline", "fair.de").out
+    assert [line.split()[1:4] for line in against.splitlines() if " - " in line] == [
+        ["good.de", "-", "fair.de"],
+        ["poor.de", "-", "fair.de"],
+    ] * 2
+
+
+def test_json_holds_everything(systems: Path) -> None:
+    options = ["--paired", "--test", "bootstrap", "--unit", "sentence", "--samples", "500", "--seed", "1"]
+    shown = json.loads(succeed(*hypotheses(systems, "good", "poor"), *options, "--json").out)
+    assert set(shown) == {"format", "version", "cotext", "references", "systems", "paired"}
+    scores = shown["systems"]["poor.de"]["scores"]
+    assert list(scores) == ["s-bleu", "d-bleu", "chrf"] == list(shown["paired"])
+    assert scores["s-bleu"]["components"]["brevity_penalty"] == 1.0
+    (comparison,) = shown["paired"]["chrf"]["comparisons"]
+    good = shown["systems"]["good.de"]["scores"]["chrf"]["value"]
+    assert comparison["difference"] == pytest.approx(scores["chrf"]["value"] - good)
+    low, high = comparison["interval_95"]
+    assert low < comparison["difference"] < high < 0
+    # What is scored by documents cannot be drawn by sentences, and says so.
+    assert "test:bootstrap|unit:sentence|" in shown["paired"]["chrf"]["signature"]
+    assert "test:bootstrap|unit:document|n:25|samples:500|seed:1|" in shown["paired"]["d-bleu"]["signature"]
+
+
+def test_the_same_command_gives_the_same_report(systems: Path) -> None:
+    command = [*hypotheses(systems, "good", "fair"), "--paired", "--samples", "200", "--json"]
+    assert succeed(*command).out == succeed(*command).out
+
+
+def test_discourse_marks(tmp_path: Path) -> None:
+    (tmp_path / "reference").write_text("She saw it .\nIt shone .\n\nBut he left .\n")
+    (tmp_path / "ours").write_text("She sees it .\nIt shone .\n\nBut he left .\n")
+    (tmp_path / "marks").write_text("TC\t1:saw\t5:shone,was bright\nCP\t0:But,Yet\n")
+    command = ["evaluate", "--hypothesis", tmp_path / "ours", "--reference", tmp_path / "reference"]
+    shown = succeed(*command, "--protocol", "d-bleu", "--discourse", tmp_path / "marks").out.splitlines()
+    assert [line.split()[:2] for line in shown[1:3]] == [["TC", "50.00"], ["CP", "100.00"]]
+    paired = ["--hypothesis", tmp_path / "reference", "--paired", "--samples", "100"]
+    both = succeed(*command, *paired, "--discourse", tmp_path / "marks").out
+    assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
+    (tmp_path / "marks").write_text("TC\t1:shone\nCP\t0:Yet\n")
+    refused = cotext(*command, "--discourse", tmp_path / "marks")
+    assert refused.code == 2
+    assert "marks: discourse marks: only 0 % of the 2 marked words" in refused.err
+
+
+def test_names_of_systems() -> None:
+    assert name_systems([Path("a/x"), Path("b/y")]) == {"x": Path("a/x"), "y": Path("b/y")}
+    assert list(name_systems([Path("a/x"), Path("b/x"), Path("y")])) == ["a/x", "b/x", "y"]
+    with pytest.raises(CotextError, match="a/x: is given twice"):
+        name_systems([Path("a/x"), Path("a/x")])
+
+
+def test_a_system_is_the_same_by_another_path(tmp_path: Path) -> None:
+    """Its scores would stand there twice, and every test between both would find nothing."""
+    (tmp_path / "x").write_text("a\n")
+    (tmp_path / "best").symlink_to("x")
+    for other in (tmp_path / "best", tmp_path / "sub" / ".." / "x"):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        with pytest.raises(CotextError, match=r"is given twice, as .*/x too"):
+            name_systems([tmp_path / "x", other])
+
+
+def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("system", "first", "second")]
+    for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
+        write_documents(path, [Document("1", sentences)], "text")
+    with pytest.raises(CotextError, match=r"second: document '1' with 1 sentences stands where .*first has"):
+        evaluate_files(paths[:1], paths[1:], realign="unequal")
+
+
+def test_ids_that_some_files_carry(tmp_path: Path) -> None:
+    documents = [Document("one", ("a b c d", "e")), Document("two", ("f g h i",))]
+    other = [Document("one", ("a b c d", "e")), Document("three", ("f g h i",))]
+    write_documents(tmp_path / "plain", documents, "text")
+    write_documents(tmp_path / "ours.jsonl", documents, "jsonl")
+    write_documents(tmp_path / "theirs.jsonl", other, "jsonl")
+    ours, theirs, plain = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl", tmp_path / "plain"
+    found = evaluate_files([ours, plain], [plain], ours, protocols=["d-bleu"])
+    assert [scores[0].value for scores in found.scores.values()] == pytest.approx([100, 100])
+    assert found.scores["plain"] == evaluate(documents, documents, ["d-bleu"])
+    for hypotheses_of, reference in (([plain, theirs], ours), ([ours, theirs], plain)):
+        with pytest.raises(CotextError, match=r"theirs.jsonl and .*: document number 2 is 'three'"):
+            evaluate_files(hypotheses_of, [reference], protocols=["d-bleu"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--hypothesis {0}/good.de", "--hypothesis and --reference are needed"),
+        ("--reference {0}/reference.de", "--hypothesis and --reference are needed"),
+        ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
+        (
+            "{two} --paired --baseline best.de",
+            "no system 'best.de' to compare with; there are good.de, poor.de",
+        ),
+        ("{two} --baseline good.de", "--baseline needs --paired"),
+        ("{two} --test bootstrap", "--test needs --paired"),
+        ("{two} --paired --test t", "unknown test 't'"),
+        ("{two} --paired --unit word", "unknown unit 'word'"),
+        ("{two} --paired --samples 5", "5 samples are too few"),
+        ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
+        ("{two} --discourse {0}/reference.de", "reference.de:"),
+        ("{two} --decisions {0}/a.json", "--decisions excludes --hypothesis"),
+        ("--decisions {0}/reference.de", "not valid JSON"),
+    ],
+)
+def test_what_is_refused(systems: Path, options: str, words: str) -> None:
+    two = "--hypothesis {0}/good.de --hypothesis {0}/poor.de --reference {0}/reference.de"
+    arguments = options.replace("{two}", two).replace("{0}", str(systems)).split()
+    outcome = cotext("evaluate", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+
+
+# Decisions
+
+
+def decided(
+    path: Path, right: str, signature: str = "suite:s|n:4|tie:wrong|score:sum", suite: str = "s"
+) -> Path:
+    outcomes = {str(place): "right" if digit == "1" else "wrong" for place, digit in enumerate(right)}
+    path.write_text(json.dumps({suite: {"signature": signature, "decisions": outcomes}}))
+    return path
+
+
+def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: Path) -> None:
+    suite, out = world.folder / "suite.json", tmp_path / "ours.json"
+    succeed("contrastive", world.run, suite, "--out", out)
+    stored = json.loads(out.read_text())["toy/order"]
+    assert sum(value == "right" for value in stored["decisions"].values()) == stored["overall"]["correct"]
+    assert len(stored["tied"]) == stored["overall"]["ties"]
+    ours = read_decisions(out)["toy/order"]
+    # A system that is right where ours is wrong, and nowhere else.
+    turned = {**stored, "decisions": {k: "wrong" if v else "right" for k, v in ours.right.items()}}
+    (tmp_path / "theirs.json").write_text(json.dumps({"toy/order": turned, "more": turned}))
+    command = ["evaluate", "--decisions", out, "--decisions", tmp_path / "theirs.json"]
+    shown = succeed(*command)
+    assert "toy/order, 6 examples" in shown.out
+    assert "theirs.json - ours.json" in shown.out
+    assert "test:mcnemar|unit:document|n:6|sides:2|correction:holm-1-mid-p|" in shown.out
+    assert shown.out.endswith("not scored by all systems: more\n")
+    (comparison,) = json.loads(succeed(*command, "--json").out)["toy/order"]["comparisons"]
+    values = list(ours.right.values())
+    assert comparison["p_mid"] == mcnemar(values, [not value for value in values]).p_mid
+
+
+def test_comparing_three_systems(tmp_path: Path) -> None:
+    files = [decided(tmp_path / name, right) for name, right in (("a", "1100"), ("b", "1111"), ("c", "0000"))]
+    (found,) = compare_decisions({path.name: read_decisions(path) for path in files})
+    assert found.accuracies == {"a": 50.0, "b": 100.0, "c": 0.0}
+    assert [(t.system, t.baseline, t.test.only_system, t.test.only_baseline) for t in found.tests] == [
+        ("b", "a", 2, 0),
+        ("c", "a", 0, 2),
+        ("c", "b", 0, 4),
+    ]
+    # Mid-p of 4 equal tosses is 1/16, of 2 it is 1/4: times 3 and 2.
+    assert [t.p_corrected for t in found.tests] == pytest.approx([0.5, 0.5, 3 / 16])
+
+
+def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> None:
+    """Four examples of two documents, won in one and lost in the other; and all of two won."""
+    found = {}
+    for name, right in (("a", "1100"), ("b", "0011"), ("c", "1111")):
+        content = json.loads(decided(tmp_path / name, right).read_text())
+        content["s"]["documents"] = dict(zip(content["s"]["decisions"], (0, 0, 1, 1), strict=True))
+        (tmp_path / name).write_text(json.dumps(content))
+        found[name] = read_decisions(tmp_path / name)
+    # Another tool's file does not tell of documents.
+    found["d"] = read_decisions(decided(tmp_path / "d", "0000"))
+    (comparison,) = compare_decisions(found, "d")
+    assert (comparison.documents, comparison.examples, comparison.too_few) == (2, 4, True)
+    assert [t.test.p_exact for t in comparison.tests] == [1.0, 1.0, 0.5]
+    shown = succeed("evaluate", "--decisions", tmp_path / "a", "--decisions", tmp_path / "d").out
+    assert "s, 4 examples of 2 documents" in shown
+    assert "2 documents are too few for any significant difference" in shown
+
+
+def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
+    content = json.loads(decided(tmp_path / "a", "10").read_text())["s"]
+    ids = list(content["decisions"])
+    contexts = {
+        kind: {"decisions": content["decisions"], "nats": dict.fromkeys(ids, -1.0)}
+        for kind in ("true", "none", "foreign")
+    }
+    contexts["foreign"]["nats"][ids[0]] = None
+    whole = {**content, "contexts": {**contexts, "tokens": dict.fromkeys(ids, 3)}}
+    (tmp_path / "b").write_text(json.dumps({"s": whole}))
+    readings = read_decisions(tmp_path / "b")["s"].readings
+    assert readings is not None
+    assert readings.by_context["foreign"].nats == {ids[0]: -float("inf"), ids[1]: -1.0}
+    assert readings.as_dict() == whole["contexts"]
+    for entry, message in (
+        ({**content, "documents": {"x": 1}}, "'documents' are not those of the decided examples"),
+        ({**content, "contexts": {"true": {}}}, "'contexts' are damaged"),
+        ({**content, "contexts": {**contexts, "tokens": {}}}, "'contexts' are damaged"),
+        ({**content, "contexts": []}, "'contexts' are damaged"),
+    ):
+        (tmp_path / "b").write_text(json.dumps({"s": entry}))
+        with pytest.raises(CotextError, match=message):
+            read_decisions(tmp_path / "b")
+
+
+def test_few_documents_are_said_to_show_nothing(tmp_path: Path) -> None:
+    text = "\n\n".join(["a b c d e", "f g h i j", "k l m n o", "p q r s t"]) + "\n"
+    for name, content in (("reference", text), ("one", text), ("other", text.replace("a ", "x "))):
+        (tmp_path / name).write_text(content)
+    command = [
+        "evaluate", "--reference", tmp_path / "reference", "--hypothesis", tmp_path / "one",
+        "--hypothesis", tmp_path / "other", "--paired", "--samples", "100", "--protocol", "d-bleu",
+    ]  # fmt: skip
+    assert "d-bleu: 4 documents are too few for any significant difference" in succeed(*command).out
+    assert "too few" not in succeed(*command, "--test", "bootstrap").out
+
+
+def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
+    a = read_decisions(decided(tmp_path / "a", "1100"))
+    for name, right, signature, suite, message in (
+        ("b", "110", "", "s", "a and b did not decide the same examples"),
+        ("b", "1100", "suite:s|n:4|tie:first|score:sum", "s", "a was judged by tie:wrong, b by tie:first"),
+        ("b", "1100", "", "t", "no suite is decided by all systems; the first has s"),
+    ):
+        b = read_decisions(decided(tmp_path / name, right, signature, suite))
+        with pytest.raises(CotextError, match=message):
+            compare_decisions({"a": a, "b": b})
+    assert Decisions("s", "no signature at all", {}).rules == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "holds no suites"),
+        ('{"s": {"overall": {}}}', "suite 's' has no 'decisions'"),
+        ('{"s": {"decisions": {"1": true}}}', "example '1': neither 'right' nor 'wrong'"),
+        ('{"s": {"decisions": {"1": "right"}, "signature": 3}}', "signature is no text"),
+    ],
+)
+def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text(text)
+    with pytest.raises(CotextError, match=message):
+        read_decisions(path)
+
+
+def test_resampling_is_told_in_code_as_on_the_command_line(systems: Path) -> None:
+    paths = [systems / "good.de", systems / "poor.de"]
+    found = evaluate_files(
+        paths, [systems / "reference.de"], protocols=["s-bleu"], resampling=Resampling(samples=200)
+    )
+    (comparison,) = found.paired["s-bleu"].comparisons
+    assert comparison.system == "poor.de"
+    assert comparison.p == pytest.approx(1 / 201)

@@ -1,0 +1,139 @@
+"""The right form in a translation, worked out by hand."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.documents import Document
+from cotext.data.suite_files import read_suite
+from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.generative import generative_accuracy, outcome, render_forms
+from cotext.runtime.errors import CotextError
+
+
+def example(*candidates: str | tuple[str, ...], correct: int = 0, id: str = "0") -> ContrastiveExample:
+    documents = tuple((c,) if isinstance(c, str) else c for c in candidates)
+    source = tuple("s" for _ in documents[0])
+    return ContrastiveExample(
+        id, "pronoun", 1, source, documents, correct, {"tag": "x" if id == "0" else "y"}
+    )
+
+
+IT = ("Er ist alt.", "Sie ist alt.", "Es ist alt.")
+QUOTED = ("Er ist alt, sagt sie.", "Sie ist alt, sagt sie.")
+REGISTER = ("Du arbeitest.", "Sie arbeiten.")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "written", "expected"),
+    [
+        (IT, "Er ist alt.", "right"),
+        (IT, "Ja, er ist schon alt", "right"),
+        (IT, "er ist alt, ER", "right"),
+        (IT, "Es ist alt.", "wrong"),
+        (IT, "Er oder sie ist alt.", "both"),
+        (IT, "Der Tisch ist alt.", "neither"),
+        (IT, "", "neither"),
+        (IT, "Erst ist alt", "neither"),  # whole words alone
+        # `sie` once is what the right candidate has too; twice is one too many.
+        (QUOTED, "Er sei alt, sagt sie.", "right"),
+        (QUOTED, "Sie sei alt, sagt sie.", "wrong"),
+        (QUOTED, "Sie sei alt, sagt er.", "right"),  # the price of counting
+        (QUOTED[::-1], "Sie sei alt, sagt sie.", "right"),
+        (QUOTED[::-1], "Alt, sagt sie.", "neither"),  # it needs `sie` more often than the wrong one has it
+        # Of several forms, one is enough.
+        (REGISTER, "Du schuftest.", "right"),
+        (REGISTER, "Ihr arbeitest.", "right"),
+        (REGISTER, "Du arbeiten.", "both"),
+        # The right candidate lacks a word, or has one more.
+        (("Er kam.", "Er kam nicht."), "Er kam an.", "right"),
+        (("Er kam.", "Er kam nicht."), "Er kam nicht an.", "wrong"),
+        (("Er kam nicht.", "Er kam."), "Er kam nicht an.", "right"),
+        (("Er kam nicht.", "Er kam."), "Er kam an.", "neither"),
+        # Case and spaces tell nothing apart.
+        (("Sie kam.", "sie  kam."), "Sie kam.", None),
+        (("Er kam.", "Er kam.", "Sie kam."), "Er kam.", None),
+        (("他来了", "她来了"), "他来", "right"),
+        (("他来了", "她来了"), "她来", "wrong"),
+    ],
+)
+def test_outcomes(candidates: tuple[str, ...], written: str, expected: str | None) -> None:
+    assert outcome(example(*candidates), [written]) == expected
+
+
+def test_the_right_candidate_may_stand_anywhere() -> None:
+    assert outcome(example(*IT, correct=2), ["es"]) == "right"
+    assert outcome(example(*IT, correct=2), ["er"]) == "wrong"
+
+
+def test_every_sentence_that_differs_must_be_right_and_no_other_counts() -> None:
+    consistent = example(("Du kommst.", "Ja.", "Du gehst."), ("Sie kommen.", "Ja.", "Sie gehen."))
+    assert outcome(consistent, ["Du kommst", "Sie, ja", "Du gehst"]) == "right"
+    assert outcome(consistent, ["Du kommst", "Ja", "Sie gehen"]) == "wrong"
+    assert outcome(consistent, ["Komm", "Du", "Du gehst"]) == "neither"
+    # A candidate that differs in one sentence is compared there alone.
+    mixed = example(("er", "er"), ("sie", "er"), ("er", "es"))
+    assert outcome(mixed, ["er", "er"]) == "right"
+    assert outcome(mixed, ["er es", "er"]) == "right"
+    assert outcome(mixed, ["er", "er es"]) == "both"
+
+
+texts = st.lists(st.sampled_from(["er", "sie", "ist", "Ist", ","]), max_size=4).map(" ".join)
+
+
+@given(
+    documents=st.integers(1, 3).flatmap(lambda n: st.lists(st.tuples(*[texts] * n), min_size=2, max_size=4))
+)
+def test_the_right_candidate_is_right_and_a_wrong_one_is_not(documents: list[tuple[str, ...]]) -> None:
+    made = example(*documents)
+    assert outcome(made, documents[0]) in ("right", None)
+    for wrong in documents[1:]:
+        assert outcome(made, wrong) in ("wrong", "neither", None)
+
+
+@pytest.mark.parametrize("name", ["contrapro/contrapro-ctx1", "voita-consistency/ellipsis_infl"])
+def test_so_it_is_in_published_suites(shared_data: Path, name: str) -> None:
+    [path, *_] = sorted(shared_data.glob(f"{name}.json*"))
+    examples = read_suite(path).examples[:1000]
+    assert {outcome(e, e.candidates[e.correct]) for e in examples} <= {"right", None}
+    wrong = {outcome(e, c) for e in examples for n, c in enumerate(e.candidates) if n != e.correct}
+    assert wrong <= {"wrong", None}
+
+
+def test_words() -> None:
+    assert words_of("Er, er & Straße!") == {"er": 2, ",": 1, "&": 1, "strasse": 1, "!": 1}
+
+
+def test_a_report_by_groups() -> None:
+    suite = ContrastiveSuite(
+        "s", "en", "de", (example(*IT), example(*IT, id="1"), example("a", "A", id="2"), example(*IT, id="3"))
+    )
+    written = [Document("", (text,)) for text in ("er", "sie", "a", "er sie")]
+    report = generative_accuracy(suite, written, {"model": "m"})
+    assert report.outcomes == ("right", "wrong", None, "both")
+    assert report.undecidable == 1
+    assert report.overall.as_dict() == {
+        "accuracy_percent": pytest.approx(100 / 3),
+        "interval_95_percent": [pytest.approx(6.149, abs=1e-3), pytest.approx(79.235, abs=1e-3)],
+        **{"right": 1, "wrong": 1, "both": 1, "neither": 0, "total": 3},
+    }
+    assert report.by_distance["1"] == report.by_phenomenon["pronoun"] == report.overall
+    assert (report.by_tag["tag"]["x"].right, report.by_tag["tag"]["y"].total) == (1, 2)
+    assert report.signature.startswith("suite:s|n:3|reading:generative|case:folded|model:m|version:cotext-")
+    assert "1 example(s) have a wrong candidate with the words of the right one" in render_forms(report)
+    assert report.as_dict()["by_tag"]["tag"]["y"]["both"] == 1
+
+
+def test_bad_input() -> None:
+    suite = ContrastiveSuite("s", "en", "de", (example(*IT),))
+    with pytest.raises(CotextError, match="1 examples, but 0 translations"):
+        generative_accuracy(suite, [])
+    with pytest.raises(CotextError, match="2 sentences for 1"):
+        generative_accuracy(suite, [Document("", ("er", "er"))])
+    with pytest.raises(CotextError, match="no example whose candidates differ"):
+        generative_accuracy(ContrastiveSuite("s", "en", "de", (example("a", "A"),)), [Document("", ("a",))])
+    with pytest.raises(CotextError, match="cannot stand in a signature"):
+        generative_accuracy(suite, [Document("", ("er",))], {"n": "3"})

@@ -1,0 +1,263 @@
+"""What a folder says of itself, whole or damaged."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import (
+    World,
+    cotext,
+    documents_file,
+    prepare_arguments,
+    process_environment,
+    succeed,
+)
+from safetensors.torch import load_file
+from tiny_runs import journal, toy_documents
+
+import cotext as package
+from cotext.config.recipe import load_config
+from cotext.evaluation.studies.info.folder import folder_info
+from cotext.evaluation.studies.info.run import RunInfo
+from cotext.models.checkpoint import load_run
+from cotext.runtime.integrity import sealed, unsealed
+
+
+@pytest.fixture
+def copy(world: World, tmp_path: Path) -> Path:
+    """A copy of the run and of its data, which may be spoiled."""
+    for name in ("run", "data"):
+        shutil.copytree(world.folder / name, tmp_path / name, symlinks=True)
+    for path in tmp_path.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return tmp_path
+
+
+def info(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(succeed("info", folder, "--json").out)
+    return found
+
+
+def test_a_run_tells_what_it_is(world: World) -> None:
+    found = folder_info(world.run).as_dict()
+    weights = load_file(world.run / "model.safetensors")
+    config = load_config("focused-concatenation/s2to2")
+    assert found["format"] == "cotext-run"
+    assert found["signature"] == load_run(world.run).signature
+    assert found["system"]["recipe"] == "focused-concatenation/s2to2"
+    assert found["system"]["paper"] == config.paper
+    assert found["system"]["languages"] == "en-de"
+    assert found["system"]["layers"] == [1, 1]
+    assert found["model"] == {
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        "updates": found["model"]["updates"],
+        "format": "1",
+        "cotext": package.__version__,
+    }
+    assert found["tokenizer"]["pieces"] == 48
+    assert found["checkpoints"] == [3, 6]
+    assert found["problems"] == []
+
+
+def test_a_run_tells_its_data_and_its_scores(world: World) -> None:
+    found = folder_info(world.run).as_dict()
+    documents = toy_documents(24, 0)
+    assert found["data"]["folder"] == str(world.folder / "data")
+    assert found["data"]["state"] == "there"
+    assert found["data"]["train"]["documents"] == 24
+    assert found["data"]["train"]["sentences"] == sum(len(d.source) for d in documents)
+    reports = journal(world.run)
+    validations = [report for report in reports if report["kind"] == "validation"]
+    best = min(validations, key=lambda report: report["nll_current"])
+    training = found["training"]
+    assert (training["finished"], training["update"]) == (True, 6)
+    assert training["best_loss"] == {"value": best["nll_current"], "update": best["update"]}
+    chosen = min(validations, key=lambda report: report["undiscounted"])
+    assert training["best_by"] == "undiscounted"
+    assert training["best"] == {"value": chosen["undiscounted"], "update": chosen["update"]}
+    assert training["best_bleu"]["value"] == max(report["bleu"] for report in validations)
+    assert training["final"]["loss"] == reports[-1]["nll_current"]
+    sizes = found["bytes"]
+    files = [path for path in world.run.rglob("*") if path.is_file()]
+    assert sizes["all"] == sum(path.stat().st_size for path in files)
+    assert sizes["model"] == (world.run / "model.safetensors").stat().st_size
+    assert sizes["checkpoints"] == sum(p.stat().st_size for p in files if "checkpoints" in p.parts)
+
+
+def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> None:
+    found = folder_info(world.run).as_dict()
+    files = found["travels"]["files"]
+    assert sorted(files) == ["model.safetensors", "tokenizer/sentencepiece.model", "tokenizer/tokenizer.json"]
+    elsewhere = tmp_path / "elsewhere"
+    for name in files:
+        (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(world.run / name, elsewhere / name)
+    source = documents_file(tmp_path / "in.en", 3, 5)
+    for run, out in ((world.run, "here.de"), (elsewhere, "there.de")):
+        succeed("translate", run, source, "--out", tmp_path / out)
+    assert (tmp_path / "here.de").read_bytes() == (tmp_path / "there.de").read_bytes()
+    moved = folder_info(elsewhere).as_dict()
+    assert (moved["problems"], moved["data"], moved["training"]) == ([], None, None)
+    assert {key: moved[key] for key in ("signature", "system", "model")} == {
+        key: found[key] for key in ("signature", "system", "model")
+    }
+    assert moved["bytes"]["all"] == found["travels"]["bytes"]
+    for name in files:
+        (elsewhere / name).rename(tmp_path / "away")
+        assert cotext("translate", elsewhere, source, "--out", tmp_path / "none").code == 2
+        (tmp_path / "away").rename(elsewhere / name)
+
+
+def test_another_run_that_writes_the_first_pass_must_travel_too() -> None:
+    found = RunInfo(Path("run"), travels=["model.safetensors"], system={"first_pass": "runs/first"})
+    found.sizes = {"model": 1, "checkpoints": 0, "all": 2, "travels": 1}
+    [line] = [row[1] for row in found._size_rows() if row[0] == "to translate"]
+    assert "and the run runs/first" in line
+
+
+def test_a_person_reads_the_same(world: World) -> None:
+    shown = succeed("info", world.run).out
+    for part in ("a run\n", "focused-concatenation/s2to2", "en-de", "still there", "finished at update 6"):
+        assert part in shown
+    assert "problem" not in shown
+
+
+@pytest.mark.parametrize("folder", ["run", "data"])
+def test_info_does_not_wait_for_torch(world: World, folder: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['cotext', 'info', {str(world.folder / folder)!r}, '--json']\n"
+        "from cotext.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: print(stop.code)\n"
+        "print({'torch', 'pyarrow', 'accelerate'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, env=process_environment())
+    assert shown.stdout.endswith("}\n0\nset()\n")
+
+
+def test_prepared_data_tell_what_they_are(world: World, tmp_path: Path) -> None:
+    arguments = prepare_arguments(world.folder, tmp_path / "data")
+    extra = ("--clean", "copies", "--split", "--source-language", "en", "--target-language", "de")
+    succeed(*arguments, *extra)
+    found = info(tmp_path / "data")
+    report = json.loads((tmp_path / "data" / "report.json").read_text())
+    del report["files"], report["crc32"]
+    assert (found["format"], found["report"], found["problems"]) == ("cotext-data", report, [])
+    assert found["tokenizer"]["fingerprint"] == report["tokenizer"]["fingerprint"]
+    shown = succeed("info", tmp_path / "data").out
+    sentences = sum(len(d.source) for d in toy_documents(24, 0))
+    assert f"24 documents, {sentences} sentences" in shown
+    for part in ("en-de", "sentencepiece, 48 pieces", "train.en", "clean: copies=0", "dev: of ", "left out"):
+        assert part in shown
+
+
+def test_distilled_data_tell_whose_targets_they_have(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "distilled"
+    succeed("distill", world.run, "--data", world.folder / "data", "--out", out, "--set", "beam=1")
+    shown = succeed("info", out).out
+    assert re.search(r"^ +targets by +model:transformer\|updates:.*\|beam:1", shown, re.M)
+    assert f"distill: {world.run}" in shown
+
+
+def test_a_run_without_a_model_tells_the_rest(copy: Path) -> None:
+    (copy / "run" / "model.safetensors").unlink()
+    found = info(copy / "run")
+    assert found["system"]["recipe"] == "focused-concatenation/s2to2"
+    assert (found["model"]["parameters"], found["travels"]["files"]) == (None, [])
+    assert "no model yet" in found["problems"][0]
+
+
+def test_an_interrupted_run_is_not_called_finished(copy: Path) -> None:
+    path = copy / "run" / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    assert info(copy / "run")["training"]["finished"] is False
+    assert "interrupted, or still in training, at update 6" in succeed("info", copy / "run").out
+
+
+def test_data_that_are_gone_or_others_are_told(copy: Path) -> None:
+    data = json.loads((copy / "run" / "data.json").read_text())["folder"]
+    assert folder_info(copy / "run").as_dict()["data"]["state"] == "there"
+    shutil.copytree(copy / "data", copy / "moved")
+    path = copy / "run" / "data.json"
+    content = unsealed(path.read_text())
+    assert content["folder"] == data
+    for folder, state in ((copy / "moved", "there"), (copy / "none", "missing")):
+        path.write_text(sealed({**content, "folder": str(folder)}))
+        assert folder_info(copy / "run").as_dict()["data"]["state"] == state
+    path.write_text(sealed({**content, "checksums": {"train.arrow": "0" * 64}}))
+    assert folder_info(copy / "run").as_dict()["data"]["state"] == "other"
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0x55
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("spoil", [cut, flip, empty, pipe, folder, endless])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run/model.safetensors",
+        "run/tokenizer/tokenizer.json",
+        "run/tokenizer/sentencepiece.model",
+        "run/data.json",
+        "run/metrics.jsonl",
+        "data/report.json",
+        "data/tokenizer/tokenizer.json",
+    ],
+)
+def test_damage_is_told_beside_the_rest(copy: Path, name: str, spoil: Callable[[Path], None]) -> None:
+    spoil(copy / name)
+    found = folder_info(copy / name.partition("/")[0])
+    json.dumps(found.as_dict(), allow_nan=False)
+    # Weights are not read; a last report that is cut short is what an interruption leaves.
+    silent = [("run/model.safetensors", flip), ("run/metrics.jsonl", cut), ("run/metrics.jsonl", empty)]
+    assert found.problems or (name, spoil) in silent
+    assert found.tokenizer or "tokenizer" in name
+    shown = succeed("info", copy / name.partition("/")[0]).out
+    assert max(map(len, shown.splitlines())) < 800
+
+
+def test_an_odd_name_shows_as_escapes_and_a_foreign_folder_is_refused(copy: Path, tmp_path: Path) -> None:
+    path = copy / "run" / "data.json"
+    path.write_text(sealed({**unsealed(path.read_text()), "folder": "/a\x1b[2J\udc80/b"}))
+    assert r"/a\x1b[2J\udc80/b" in succeed("info", copy / "run").out
+    assert info(copy / "run")["data"]["folder"] == "/a\x1b[2J\udc80/b"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("nothing of ours")
+    refused = cotext("info", tmp_path / "other")
+    assert (refused.code, "neither a run nor an engine nor prepared data" in refused.err) == (2, True)
+    (tmp_path / "other" / "notes.bin").write_bytes(b"\x00\xff\x00")
+    assert cotext("info", tmp_path / "other" / "notes.bin").code == 2

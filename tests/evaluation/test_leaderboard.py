@@ -1,0 +1,304 @@
+"""`cotext leaderboard`: places and clusters, what no system wrote, lengths, the page, and what is refused."""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext, succeed
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.evaluation.metrics.bleu import evaluate, measure
+from cotext.evaluation.metrics.profile import by_length
+from cotext.evaluation.statistics.ranking import places, ranked
+from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
+from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
+from cotext.evaluation.studies.leaderboard.measure import (
+    LeaderboardRequest,
+    Place,
+    lengths_of,
+    make_leaderboard,
+    output_files,
+)
+from cotext.language_models.translate_file import report_of
+from cotext.runtime.errors import CotextError
+from cotext.translation.written_beside import lists_beside
+
+WORDS = [f"w{number}" for number in range(60)]
+
+
+def compared(*pairs: tuple[str, str, float, float]) -> PairedTest:
+    """Tests of (baseline, system, difference, p)."""
+    comparisons = tuple(
+        SystemDifference(one, other, difference, (0.0, 0.0), 0.5, p, p) for one, other, difference, p in pairs
+    )
+    return PairedTest("test:randomisation|", "document", 30, {}, comparisons)
+
+
+def test_ranks_and_clusters_by_hand() -> None:
+    """a and b beat c and d, a beats b; c and d are one: d loses against a alone by too little."""
+    test = compared(
+        ("a", "b", -1.0, 0.01),
+        ("a", "c", -2.0, 0.01),
+        ("a", "d", -3.0, 0.01),
+        ("b", "c", -1.0, 0.01),
+        ("b", "d", -2.0, 0.2),
+        ("c", "d", -1.0, 0.9),
+    )
+    assert places(["a", "b", "c", "d"], test, "chrf") == [
+        Place("a", 1, 1, 1),
+        Place("b", 2, 3, 2),
+        Place("c", 3, 4, 2),
+        Place("d", 2, 4, 2),
+    ]
+    assert [place.ranks for place in places(["a", "b", "c", "d"], test, "chrf")] == ["1", "2-3", "3-4", "2-4"]
+    # Where lower is better, the same differences are the other way round.
+    turned = places(["d", "c", "b", "a"], test, "ter")
+    assert [(place.system, place.ranks) for place in turned] == [
+        ("d", "1-3"),
+        ("c", "1-2"),
+        ("b", "2-3"),
+        ("a", "4"),
+    ]
+    assert places(["a", "b"], None, "chrf") == [Place("a", 1, 2, 1), Place("b", 1, 2, 1)]
+    assert ranked({"a": 1.0, "b": 2.0, "c": 2.0}, "chrf") == ["b", "c", "a"]
+    assert ranked({"a": 1.0, "b": 2.0}, "ter") == ["a", "b"]
+
+
+def test_what_no_system_wrote() -> None:
+    reference = [Document("a", ("1", "2", "3", "4")), Document("b", ("5",)), Document("c", ("6", "7"))]
+    source = [Document("a", ("x",) * 4), Document("b", ("y",)), Document("c", ("z", "z"))]
+    made = controls(source, reference, seed=1)
+    assert list(made) == [SOURCE, FOREIGN, SHUFFLED, REFERENCE]
+    assert [d.sentences for d in made[FOREIGN]] == [("5", "6", "7", "5"), ("6",), ("1", "2")]
+    assert [sorted(d.sentences) for d in made[SHUFFLED]] == [list(d.sentences) for d in reference]
+    assert made[SHUFFLED] != reference == made[REFERENCE]
+    assert list(controls([], reference[:1], 1)) == [SHUFFLED, REFERENCE]
+
+
+def corpus(generator: random.Random) -> list[Document]:
+    return [
+        Document(f"d{n}", tuple(" ".join(generator.choices(WORDS, k=8)) for _ in range(1 + n % 6)))
+        for n in range(24)
+    ]
+
+
+def garbled(documents: list[Document], rate: float, generator: random.Random) -> list[Document]:
+    return [
+        Document(
+            d.id,
+            tuple(
+                " ".join(word if generator.random() > rate else "x" for word in sentence.split())
+                for sentence in d.sentences
+            ),
+        )
+        for d in documents
+    ]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with reference.de, source.en, and systems/: two good ones, alike, and one that is poor.
+
+    One of the good ones writes documents as one line each.
+    """
+    folder, generator = tmp_path_factory.mktemp("board"), random.Random(6)
+    (folder / "systems").mkdir()
+    reference = corpus(generator)
+    source = [Document(d.id, tuple(s.replace("w", "q") for s in d.sentences)) for d in reference]
+    write_documents(folder / "reference.de", reference, "text")
+    write_documents(folder / "source.en", source, "text")
+    write_documents(folder / "systems" / "good.jsonl", garbled(reference, 0.1, generator), "jsonl")
+    in_lines = [Document(d.id, (" ".join(d.sentences),)) for d in garbled(reference, 0.1, generator)]
+    write_documents(folder / "systems" / "lines.jsonl", in_lines, "jsonl")
+    write_documents(folder / "systems" / "poor.de", garbled(reference, 0.4, generator), "text")
+    return folder
+
+
+def command(folder: Path, *more: str | Path) -> list[str | Path]:
+    return [
+        "leaderboard",
+        folder / "systems",
+        "--reference",
+        folder / "reference.de",
+        "--out",
+        folder / "systems" / "page.html",
+        "--samples",
+        "500",
+        *more,
+    ]
+
+
+def test_the_page_and_the_figures(board: Path) -> None:
+    options = ["--source", board / "source.en", "--protocol", "chrf", "--protocol", "d-bleu"]
+    told = json.loads(succeed(*command(board), *options, "--json").out)
+    assert {place["system"] for place in told["places"][:2]} == {"good.jsonl", "lines.jsonl"}
+    assert [(p["first"], p["last"], p["cluster"]) for p in told["places"]] == [
+        (1, 2, 1),
+        (1, 2, 1),
+        (3, 3, 2),
+    ]
+    by_name = {entry["name"]: entry for entry in [*told["systems"], *told["controls"]]}
+    assert by_name["lines.jsonl"]["alignment"]["realigned_documents"] == 20
+    assert by_name["good.jsonl"]["alignment"]["realigned_documents"] == 0
+    assert by_name["reference"]["scores"][0]["value"] == 100.0
+    assert by_name[SHUFFLED]["scores"][0]["value"] < 50 < by_name[SHUFFLED]["scores"][1]["value"]
+    assert by_name[SOURCE]["scores"][1]["value"] < by_name["poor.de"]["scores"][1]["value"]
+    for entry in told["systems"]:
+        low, high = entry["scores"][0]["interval_95"]
+        assert low < entry["scores"][0]["value"] < high
+    assert [bucket["documents"] for bucket in told["by_length"]] == [4, 4, 8, 8]
+    page = (board / "systems" / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script|(?:src|href)=\"http", page)
+    for words in (
+        "Cluster 2",
+        "poor.de",
+        "reference of other documents",
+        "realign:least-edits-13a-lc-20-of-24",
+    ):
+        assert words in page
+    # The page lies among the outputs, and is none of them; the same command gives the same page.
+    succeed(*command(board), *options)
+    assert (board / "systems" / "page.html").read_text(encoding="utf-8") == page
+
+
+def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
+    shown = succeed(*command(board), "--rank-by", "s-bleu", "--no-controls").out.splitlines()
+    assert shown[0].split() == ["rank", "cluster", "s-BLEU", "d-BLEU", "chrF", "omitted", "added"]
+    assert shown[3].split()[:3] == ["3", "2", "poor.de"]
+    assert shown[-1].endswith("page.html")
+    evil = tmp_path / "<img src=x onerror=alert(1)>$\\frac$.de"
+    evil.write_bytes((board / "systems" / "poor.de").read_bytes())
+    out = tmp_path / "page.html"
+    succeed("leaderboard", evil, "--reference", board / "reference.de", "--out", out)
+    page = out.read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "&lt;img src=x" in page
+    assert "one system alone: nothing can be tested" in page
+
+
+def test_one_document_has_no_tests(tmp_path: Path) -> None:
+    for name, text in (("r", "a b c d\ne f g h\n"), ("x", "a b c\ne f g h\n"), ("y", "a b c d\n")):
+        (tmp_path / name).write_text(text)
+    found = make_leaderboard(
+        LeaderboardRequest(systems=(tmp_path / "x", tmp_path / "y"), references=(tmp_path / "r",))
+    )
+    assert found.test is None
+    assert [place.ranks for place in found.places] == ["1-2", "1-2"]
+    assert found.systems[0].intervals_95 == (None, None, None)
+    assert found.notes == ("one document alone: nothing can be tested",)
+    assert [entry.name for entry in found.controls] == [SHUFFLED, REFERENCE]
+
+
+def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
+    """Of 15 pairs, three documents and a hundred samples can tell none apart."""
+    text = "a b c d\n\ne f g h\n\ni j k l\n"
+    paths = [tmp_path / f"{number}.de" for number in range(6)]
+    for number, path in enumerate(paths):
+        path.write_text(text.replace("b", f"b{number}"))
+    found = make_leaderboard(
+        LeaderboardRequest(systems=tuple(paths), references=(paths[0],), protocols=("chrf",), samples=100)
+    )
+    assert {place.ranks for place in found.places} == {"1-6"}
+    assert found.notes == (
+        "3 documents are too few for any significant difference of 15",
+        "100 samples are too few for 15 tests; leave --samples out, or take more",
+    )
+
+
+def test_lengths_are_those_of_the_documents_alone(board: Path) -> None:
+    """From counts, as from scoring the documents of each length by themselves."""
+    generator = random.Random(8)
+    reference = corpus(generator)
+    systems = {"a": garbled(reference, 0.2, generator), "b": garbled(reference, 0.3, generator)}
+    for protocol in ("d-bleu", "chrf", "ter"):
+        measured = measure(systems, [reference], [protocol])
+        found = lengths_of([each for [each] in measured.values()], reference)
+        expected = by_length(list(systems.values()), reference, [protocol])
+        assert [(b.name, b.documents, b.sentences) for b in found] == [
+            (b.name, b.documents, b.sentences) for b in expected
+        ]
+        for ours, theirs in zip(found, expected, strict=True):
+            for [one], [other] in zip(ours.scores, theirs.scores, strict=True):
+                assert one.value == pytest.approx(other.value)
+
+
+def test_controls_have_the_scores_of_their_texts(board: Path) -> None:
+    generator = random.Random(6)
+    reference = corpus(generator)
+    system = board / "systems" / "poor.de"
+    request = LeaderboardRequest(systems=(system,), references=(board / "reference.de",))
+    found = make_leaderboard(request)
+    numbered = [Document(str(n), d.sentences) for n, d in enumerate(reference)]
+    made = controls([], numbered, request.seed)
+    for entry in found.controls:
+        assert entry.scores == tuple(evaluate(made[entry.name], numbered))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--rank-by", "comet"], "--rank-by comet: is not measured; there are s-bleu, d-bleu, chrf"),
+        (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
+        (["--comet-context", "2"], "--comet-context needs --comet MODEL"),
+        (["--seed", "-1"], "seed -1"),
+    ],
+)
+def test_what_is_refused(board: Path, options: list[str], words: str) -> None:
+    outcome = cotext(*command(board, *options))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+
+
+def test_what_lies_beside_an_output_is_no_system(tmp_path: Path) -> None:
+    for name in ("gpt.de", "gpt.de.docids", "gpt.de.report.json", "gpt.de.nbest.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("Er schläft.\n")
+    request = LeaderboardRequest(systems=(tmp_path,), page=tmp_path / "page.html", references=())
+    assert [path.name for path in output_files(request)] == ["b.jsonl", "gpt.de"]
+
+
+def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    outcome = cotext(
+        "leaderboard", tmp_path / "empty", "--reference", board / "reference.de", "--out", tmp_path / "p.html"
+    )
+    assert (outcome.code, "has no outputs of systems" in outcome.err) == (2, True)
+
+
+def test_no_output_of_a_system_is_overwritten(board: Path) -> None:
+    """Only what is called a page is left out of a folder as one."""
+    taken = board / "systems" / "poor.de"
+    before = taken.read_bytes()
+    outcome = cotext(*command(board), "--out", taken)
+    assert (outcome.code, "poor.de" in outcome.err, taken.read_bytes()) == (2, True, before)
+
+
+def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
+    folder = board / "systems"
+    request = LeaderboardRequest(systems=(folder,), references=())
+    before = output_files(request)
+    beside = [named(folder / "poor.de") for named in (report_of, lists_beside)]
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.write_text("{}")
+    assert output_files(request) == before
+    for path in (*beside, folder / "alone.nbest.jsonl"):
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"rank_by": "comet"}, "--rank-by comet"),
+        ({"samples": 3}, "3 samples"),
+        ({"samples": 0}, "0 samples"),
+        ({"seed": -1}, "seed -1"),
+    ],
+)
+def test_wrong_options_cost_no_work(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+    """They are refused before files are read, and long before COMET has scored them."""
+    missing = (tmp_path / "missing.de",)
+    with pytest.raises(CotextError, match=words):
+        make_leaderboard(LeaderboardRequest(systems=missing, references=missing, **more))

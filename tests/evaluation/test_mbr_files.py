@@ -1,0 +1,186 @@
+"""`cotext mbr`: files in, a translation of every sentence out, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import cotext, succeed
+from test_comet import checkpoint, python  # noqa: F401 - a fixture
+
+from cotext.data.documents import Document
+from cotext.data.formats import read_documents, write_documents
+from cotext.data.formats.streams import atomic_sinks
+from cotext.data.nbest_lists import Candidate, ListedDocument
+from cotext.data.nbest_lists import write_documents as write_lists
+from cotext.evaluation.metrics.comet import Comet
+from cotext.evaluation.studies.evaluate.mbr_files import MbrSettings, choose_translations
+from cotext.runtime.errors import CotextError
+
+A = "die katze sieht den hund"
+B = "die katze sah den hund"
+C = "der vogel singt"
+OUTPUTS = {"one": (C, A), "two": (A, B), "three": (B, B)}
+
+
+def output(folder: Path, name: str, *documents: tuple[str, ...], format: str = "text") -> Path:
+    path = folder / f"{name}.de"
+    write_documents(path, [Document(f"d{n}", d) for n, d in enumerate(documents)], format)
+    return path
+
+
+def listed(path: Path, *documents: tuple[tuple[tuple[str, float], ...], ...], first: int = 1) -> Path:
+    found = [
+        ListedDocument(f"d{n}", tuple(tuple(Candidate(t, p, p) for t, p in each) for each in d))
+        for n, d in enumerate(documents, start=first)
+    ]
+    with atomic_sinks([path]) as [sink]:
+        write_lists(sink, found, 3, "model:x|nbest:3")
+    return path
+
+
+@pytest.mark.parametrize("level", ["sentence", "document"])
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_what_two_of_three_systems_say_is_chosen(tmp_path: Path, utility: str, level: str) -> None:
+    paths = [output(tmp_path, name, texts, texts[:1]) for name, texts in OUTPUTS.items()]
+    out = tmp_path / "out.de"
+    said = succeed("mbr", *paths, "--out", out, "--utility", utility, "--level", level, "--json").out
+    found = [d.sentences for d in read_documents(out)]
+    assert found in ([(A, B), (A,)], [(B, B), (B,)])
+    report = json.loads(said)
+    assert (report["documents"], report["sentences"], report["changed"]) == (2, 3, 3)
+    assert report["utility"] > report["utility_of_first"]
+    assert (
+        f"mbr:{level}|utility:{utility}|probabilities:scores|temperature:1|systems:3" in report["signature"]
+    )
+    assert "nrefs:1" in report["signature"]
+    refused = cotext("mbr", *paths, "--out", out)
+    assert "exists; choose another --out, or add --overwrite" in refused.err
+
+
+def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path) -> None:
+    lists = listed(tmp_path / "l.jsonl", (((C, -0.1), (A, -3.0), (B, -3.2)), (("", 0.0),)))
+
+    def chosen(*options: str) -> tuple[str, ...]:
+        out = tmp_path / "out.jsonl"
+        succeed("mbr", lists, "--out", out, "--to", "jsonl", "--overwrite", *options)
+        [document] = read_documents(out)
+        assert document.id == "d1"
+        return document.sentences
+
+    assert chosen() == (C, "")
+    assert chosen("--probabilities", "uniform")[0] in (A, B)
+    assert chosen("--temperature", "50")[0] in (A, B)
+    assert chosen("--probabilities", "uniform", "--candidates", "1") == (C, "")
+    _, report = choose_translations([lists], MbrSettings(candidates=2))
+    assert "|systems:1|candidates:2|translations:1.50|" in report.signature
+
+
+def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
+    """Named as text, each translation of a list would be a sentence."""
+    lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -3.0)), ((B, -0.1),)))
+    [document], report = choose_translations([lists], MbrSettings(), format="text")
+    assert document.sentences == (A, B)
+    assert report.translations == 1.5
+
+
+def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
+    lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -9.0)),), (((B, -0.1),),))
+    plain = output(tmp_path, "plain", (B,), (B,))
+    documents, report = choose_translations([plain, lists], MbrSettings())
+    assert [d.id for d in documents] == ["d1", "d2"]
+    assert report.inputs == ("", "model:x|nbest:3")
+    assert report.translations == 2.0
+    other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
+    with pytest.raises(CotextError, match=r"document number 1 is 'd0' in .*other.* and 'd1' in"):
+        choose_translations([lists, other], MbrSettings())
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [(((A,),), "has 1 documents and"), (((A, B), (A, B)), r"document '2' \(number 2\) has 1 sentences in")],
+)
+def test_files_of_other_documents_are_refused(
+    tmp_path: Path, documents: tuple[tuple[str, ...], ...], message: str
+) -> None:
+    paths = [output(tmp_path, "other", *documents), output(tmp_path, "one", (A, B), (A,))]
+    with pytest.raises(CotextError, match=message):
+        choose_translations(paths[::-1] if len(documents) == 1 else paths, MbrSettings())
+
+
+def test_what_is_given_twice_or_not_known_is_told_with_its_place(tmp_path: Path) -> None:
+    one = output(tmp_path, "one", (A,), (B, C))
+    (tmp_path / "again.de").symlink_to(one)
+    with pytest.raises(CotextError, match=r"again\.de: is given twice, as .*one\.de too"):
+        choose_translations([one, tmp_path / "again.de"], MbrSettings())
+    unknown = listed(tmp_path / "l.jsonl", (((A, -0.1),),), (((B, -0.1),), ((C, float("nan")), (A, -1.0))))
+    with pytest.raises(CotextError, match=r"document 'd2', sentence 2: the translation .* no log-prob"):
+        choose_translations([unknown], MbrSettings())
+    (tmp_path / "folder").mkdir()
+    assert "is a folder" in cotext("mbr", one, "--out", tmp_path / "folder").err
+
+
+def test_no_lists_of_another_output_stay_beside(tmp_path: Path) -> None:
+    one, two = output(tmp_path, "one", (A,)), output(tmp_path, "two", (B,))
+    out = output(tmp_path, "out", (C,))
+    lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1),),))
+    # A text cannot hold the empty sentence that is chosen: what was there stays, all of it.
+    empty = listed(tmp_path / "empty.jsonl", ((("", 0.0),),))
+    assert "empty" in cotext("mbr", empty, "--out", out, "--overwrite").err
+    assert (out.read_text(), lists.exists()) == (f"{C}\n", True)
+    succeed("mbr", one, two, "--out", out, "--overwrite")
+    assert (out.read_text(), lists.exists()) == (f"{A}\n", False)
+    out.unlink()
+    listed(lists, (((C, -0.1),),))
+    assert f"{lists}: exists; choose another --out" in cotext("mbr", one, two, "--out", out).err
+    assert not out.exists()
+
+
+def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> None:
+    lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1), (A, -0.2)),))
+    for out in (lists, tmp_path / "out.de"):
+        refused = cotext("mbr", lists, "--out", out, "--overwrite")
+        assert refused.code == 2
+        assert f"{lists}: would overwrite what is read from" in refused.err
+    assert len(lists.read_text().splitlines()) == 3
+    assert [path.name for path in tmp_path.iterdir()] == [lists.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--utility", "ter"], "--utility ter: known are chrf, bleu, comet"),
+        (["--level", "paragraph"], "known are sentence, document"),
+        (["--probabilities", "even"], "known are uniform, scores"),
+        (["--temperature", "0"], "give a number above 0"),
+        (["--temperature", "nan"], "give a number above 0"),
+        (["--temperature", "2", "--probabilities", "uniform"], "leave it out"),
+        (["--samples", "3"], "--samples and --seed need --level document"),
+        (["--target-language", "zh"], "--target-language is for --utility bleu"),
+        (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
+        (["--comet-python", "x"], "--comet-python needs --comet MODEL"),
+        (["--to", "pdf"], "unknown corpus format"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, options: list[str], message: str) -> None:
+    path = output(tmp_path, "one", (A,))
+    refused = cotext("mbr", path, "--out", tmp_path / "out.de", *options)
+    assert refused.code == 2
+    assert message in refused.err
+    assert not (tmp_path / "out.de").exists()
+
+
+def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: F811
+    """The stand-in counts the words of a hypothesis that the reference has: of A in B four of five."""
+    paths = [output(tmp_path, name, texts) for name, texts in OUTPUTS.items()]
+    source = output(tmp_path, "source", ("the cat", "the dog"))
+    settings = MbrSettings(utility="comet", comet=Comet(str(checkpoint(tmp_path / "model")), python))
+    [document], report = choose_translations(paths, settings, source=source)
+    assert document.sentences == (A, B)
+    # Sentence 1 of A, B, C: A (1 + 0.8 + 0) / 3, as B; sentence 2 of A, B, B: B (0.8 + 2) / 3.
+    assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)
+    assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
+    assert "protocol:comet" in report.signature
+    with pytest.raises(CotextError, match="add --source FILE"):
+        choose_translations(paths, settings)
+    with pytest.raises(CotextError, match="mean of its sentences"):
+        MbrSettings(utility="comet", level="document", comet=settings.comet)

@@ -1,0 +1,163 @@
+"""Tests over seeds and documents: by hand, beside those of single runs, and how often they are wrong."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from cotext.evaluation.statistics.flips import mcnemar_by_document
+from cotext.evaluation.statistics.seeds import (
+    Difference,
+    ScoreTest,
+    Spread,
+    compare_accuracies,
+    compare_scores,
+    corrected,
+    student_p,
+    student_quantile,
+)
+from cotext.evaluation.statistics.significance import Resampling, paired_test
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
+
+QUICK = Resampling(samples=200)
+
+
+def means(values: Sequence[float] | Floats) -> Statistics:
+    """A score that is the mean of values, one a document."""
+    counts = np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))], axis=1)
+    return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: sums[:, 0] / sums[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantile"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (10, 2.2281), (30, 2.0423), (1000, 1.9623)],
+)
+def test_student_t_is_that_of_the_tables(degrees: float, quantile: float) -> None:
+    assert student_quantile(degrees) == pytest.approx(quantile, abs=1e-4)
+    assert student_p(quantile, degrees) == pytest.approx(0.05, abs=1e-5)
+    assert student_p(-quantile, degrees) == student_p(quantile, degrees)
+
+
+def test_student_t_in_closed_form() -> None:
+    """One degree of freedom is Cauchy's distribution; two have p = 1 - t / sqrt(2 + t^2)."""
+    for t in (0.1, 1.0, 5.0, 40.0):
+        assert student_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, rel=1e-6)
+        assert student_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-6)
+
+
+def test_spread() -> None:
+    spread = Spread((1.0, 2.0, 6.0))
+    assert (spread.mean, spread.deviation) == (3.0, pytest.approx(math.sqrt(7)))
+    assert Spread((1.0,)).deviation is None
+
+
+def test_single_seeds_are_compared_as_single_runs() -> None:
+    draws = np.random.default_rng(1)
+    one, other = means(draws.normal(0, 1, 40)), means(draws.normal(0.4, 1, 40))
+    found = compare_scores([[one], [other]], Resampling(samples=500))
+    expected = paired_test({"one": one, "other": other}, "one", Resampling(samples=500))
+    (test,), (own,) = found.differences, expected.comparisons
+    assert (test.difference, test.interval_95, test.p, test.p_corrected) == (
+        own.difference,
+        own.interval_95,
+        own.p,
+        own.p_corrected,
+    )
+    assert found.signature == expected.signature
+    assert found.intervals_95 == tuple(expected.intervals_95.values())
+    documents = [n // 2 for n in range(40)]
+    first, second = ([bool(v > 0) for v in each.counts[:, 0]] for each in (one, other))
+    alone = mcnemar_by_document(first, second, documents)
+    found_choice = compare_accuracies([first], [second], documents)
+    assert found_choice == Difference(alone.difference, alone.interval_95, alone.p_mid)
+
+
+def test_errors_of_seeds_and_documents_by_hand() -> None:
+    """Means 0, 2, 4 against 7, 9: s^2 are 4 and 2. Documents that all differ alike have no error."""
+    first, own = ([means([level] * 10) for level in levels] for levels in ((0, 2, 4), (7, 9)))
+    (test,) = compare_scores([first, own], QUICK).differences
+    over = test.over_seeds
+    assert over is not None
+    assert (test.difference, over.error_documents) == (6.0, 0.0)
+    assert over.error_seeds == pytest.approx(math.sqrt(4 / 3 + 2 / 2))
+    assert over.degrees == pytest.approx((4 / 3 + 1) ** 2 / ((4 / 3) ** 2 / 2 + 1 / 1))
+    assert over.p == pytest.approx(student_p(6 / over.error_seeds, over.degrees))
+    half = student_quantile(over.degrees) * over.error_seeds
+    assert test.interval_95 == pytest.approx((6 - half, 6 + half))
+    # The ten documents agree.
+    assert test.p_documents == pytest.approx(1 / 201, abs=0.02)
+    assert test.p == over.p > test.p_documents
+
+
+def test_decisions_by_hand() -> None:
+    """Four documents of two examples; of the first system both seeds have half of them right."""
+    documents = [0, 0, 1, 1, 2, 2, 3, 3]
+    first = [[True, False] * 4, [False, True] * 4]
+    own = [[True] * 8, [True] * 6 + [False] * 2]
+    test = compare_accuracies(first, own, documents)
+    # Of each document, in examples: 1, 1, 1, 0; as means over seeds.
+    assert test.difference == pytest.approx(100 * (3 * 1 + 0) / 8)
+    assert test.p_documents == pytest.approx(2 / 8)
+    over = test.over_seeds
+    assert over is not None
+    mean = 3 / 8
+    squares = 3 * (1 - 2 * mean) ** 2 + (0 - 2 * mean) ** 2
+    assert over.error_documents == pytest.approx(100 * math.sqrt(squares * 4 / 3) / 8)
+    assert over.error_seeds == pytest.approx(math.sqrt(0 + 25.0**2 / 2 / 2))
+
+
+def test_a_single_run_is_taken_to_vary_as_the_other_system() -> None:
+    first, own = [means([5.0] * 6)], [means([level] * 6) for level in (6.0, 8.0, 10.0)]
+    (test,) = compare_scores([first, own], QUICK).differences
+    assert test.over_seeds is not None
+    assert test.over_seeds.error_seeds == pytest.approx(math.sqrt(4 * (1 + 1 / 3)))
+    assert test.over_seeds.degrees == 2
+    (test,) = compare_scores([own, first], QUICK).differences
+    assert test.over_seeds is not None
+    assert test.over_seeds.degrees == 2
+
+
+def draw(draws: np.random.Generator, seeds: int, level: float, of_seeds: float) -> list[Statistics]:
+    """Seeds of a system on 150 documents: a level of each seed, and what each document makes of it."""
+    return [means(level + draws.normal(0, of_seeds) + draws.normal(0, 1, 150)) for _ in range(seeds)]
+
+
+def compared(trials: int, seeds: tuple[int, int], gain: float, of_seeds: float) -> list[ScoreTest]:
+    draws = np.random.default_rng(7)
+    return [
+        compare_scores([draw(draws, seeds[0], 0, of_seeds), draw(draws, seeds[1], gain, of_seeds)], QUICK)
+        for _ in range(trials)
+    ]
+
+
+@pytest.mark.parametrize("of_seeds", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("seeds", [(2, 2), (3, 3), (1, 4)])
+def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int], of_seeds: float) -> None:
+    tests = [found.differences[0] for found in compared(150, seeds, 0.0, of_seeds)]
+    wrong = sum(test.p < 0.05 for test in tests) / len(tests)
+    alone = sum(test.p_documents < 0.05 for test in tests) / len(tests)
+    assert wrong <= 0.08
+    # Over documents alone it is, as its models do differ.
+    if of_seeds == 0.5:
+        assert alone > 0.5
+
+
+def test_a_planted_difference_is_found() -> None:
+    tests = [found.differences[0] for found in compared(40, (3, 3), 1.0, 0.1)]
+    assert sum(test.p_corrected < 0.05 for test in tests) >= 39
+    # Not where seeds differ as much.
+    tests = [found.differences[0] for found in compared(40, (3, 3), 0.5, 0.5)]
+    assert sum(test.p_corrected < 0.05 for test in tests) < 20
+
+
+def test_a_system_of_several_seeds_has_a_wider_interval() -> None:
+    draws = np.random.default_rng(3)
+    steady, restless = draw(draws, 3, 0, 0.0), draw(draws, 3, 0, 2.0)
+    (low, high), (lower, higher) = compare_scores([steady, restless], QUICK).intervals_95
+    assert higher - lower > 3 * (high - low)
+
+
+def test_p_is_corrected_for_all_tests_of_a_family() -> None:
+    found = corrected([Difference(1.0, (0.0, 2.0), p) for p in (0.01, 0.04)])
+    assert [each.p_corrected for each in found] == [0.02, 0.04]

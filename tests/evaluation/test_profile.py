@@ -1,0 +1,68 @@
+"""Quality by position and by length, against sacrebleu on what a person would pick out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+
+from cotext.data.documents import Document
+from cotext.evaluation.metrics.profile import by_length, by_position, render_profile
+from cotext.runtime.errors import CotextError
+
+LINES = ("der Tisch war neu und schön", "er stand am Fenster im Haus", "wir kauften ihn gestern in Rom")
+REFERENCE = [
+    Document("a", LINES),
+    Document("b", LINES[:1]),
+    Document("c", (LINES[1], LINES[2], LINES[0], "ja")),
+]
+WRITTEN = [
+    Document("a", (LINES[0], "er stand am Tisch im Haus", "ihn")),
+    Document("b", ("der Tisch war alt und schön",)),
+    Document("c", (LINES[1], LINES[2], "der Tisch ist neu und schön", "ja")),
+]
+
+
+def test_by_position() -> None:
+    buckets = by_position([WRITTEN, REFERENCE], REFERENCE, ["s-bleu", "d-bleu"])
+    assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1", 3, 3), ("2", 2, 2), ("3-4", 2, 3)]
+    first = [d.sentences[0] for d in WRITTEN], [[d.sentences[0] for d in REFERENCE]]
+    assert buckets[0].scores[0][0].value == pytest.approx(BLEU().corpus_score(*first).score)
+    third = ["ihn", "der Tisch ist neu und schön", "ja"], [[LINES[2], LINES[0], "ja"]]
+    joined = ["ihn", "der Tisch ist neu und schön ja"], [[LINES[2], f"{LINES[0]} ja"]]
+    assert buckets[2].scores[0][0].value == pytest.approx(BLEU().corpus_score(*third).score)
+    assert buckets[2].scores[0][1].value == pytest.approx(BLEU().corpus_score(*joined).score)
+    assert [b.scores[1][1].value for b in buckets] == pytest.approx([100] * 3)
+
+
+def test_by_length() -> None:
+    buckets = by_length([WRITTEN], REFERENCE, ["d-bleu"], starts=(1, 3, 4))
+    assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1-2", 1, 1), ("3", 1, 3), ("4-", 1, 4)]
+    for bucket, ours, theirs in zip(buckets, (1, 0, 2), (1, 0, 2), strict=True):
+        whole = [" ".join(WRITTEN[ours].sentences)], [[" ".join(REFERENCE[theirs].sentences)]]
+        assert bucket.scores[0][0].value == pytest.approx(BLEU().corpus_score(*whole).score)
+
+
+@given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_every_sentence_is_in_one_bucket(lengths: list[int]) -> None:
+    documents = [Document(str(n), ("a b c d",) * length) for n, length in enumerate(lengths)]
+    for ways in (by_position, by_length):
+        buckets = ways([documents], documents, ["chrf"])
+        assert sum(b.sentences for b in buckets) == sum(lengths)
+    assert sum(b.documents for b in by_length([documents], documents, ["chrf"])) == len(lengths)
+
+
+def test_as_text() -> None:
+    lines = render_profile("place", by_position([WRITTEN, REFERENCE], REFERENCE, ["s-bleu"]), ["x", "y"])
+    assert lines.splitlines()[0].split() == ["place", "documents", "sentences", "x", "s-BLEU", "y", "s-BLEU"]
+    assert lines.splitlines()[1].split()[-1] == "100.00"
+    assert lines.splitlines()[-1].startswith("protocol:s-bleu|unit:sentence|")
+
+
+def test_bad_input() -> None:
+    with pytest.raises(CotextError, match="3 hypothesis sentences, 1 reference"):
+        by_position([[Document("b", LINES)]], REFERENCE[1:2], ["chrf"])
+    with pytest.raises(CotextError, match="unknown protocol"):
+        by_length([WRITTEN], REFERENCE, ["bleu"])
+    for starts in ((2, 3), (1, 3, 2), ()):
+        with pytest.raises(CotextError, match="begin with 1"):
+            by_length([WRITTEN], REFERENCE, ["chrf"], starts=starts)

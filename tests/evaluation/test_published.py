@@ -1,0 +1,227 @@
+"""The papers' tables as data: transcribed without slips, complete, linked to the recipes they stand for."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cotext.config.recipe import load_config, recipe_names
+from cotext.evaluation.published import Published, published_papers, published_values, read_paper, tables_of
+from cotext.runtime.errors import CotextError
+
+ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
+# What a `paper:` line names beside rows: what training starts from has no value of its own.
+WITHOUT_VALUES = {"mcn/final-sent"}
+
+
+def of(paper: str, table: str, row: str) -> dict[str, float | None]:
+    return {v.column: v.value for v in published_values() if (v.paper, v.table, v.row) == (paper, table, row)}
+
+
+def numbers(listed: str) -> Iterator[str]:
+    """The tables of a list such as "II to IV, IX and X" or "2, 3 and 5 to 7"."""
+    for part in re.split(r", and |, | and ", listed):
+        first, _, last = part.partition(" to ")
+        if first.isdigit():
+            yield from map(str, range(int(first), int(last or first) + 1))
+        else:
+            yield from ROMAN[ROMAN.index(first) : ROMAN.index(last or first) + 1]
+
+
+def named_tables(line: str) -> set[str]:
+    """The tables that a `paper:` line names, as "Lupo et al. 2022, table 1"; figures are left out."""
+    found, paper = set(), ""
+    number = r"(?:\d+|[IVX]+)(?: to (?:\d+|[IVX]+))?"
+    pattern = rf"(\w+ et al\. \d{{4}})|tables? ({number}(?:(?:, and |, | and ){number})*)"
+    for match in re.finditer(pattern, line):
+        if match[1]:
+            paper = match[1]
+        else:
+            found |= {f"{paper}, table {each}" for each in numbers(match[2])}
+    return found
+
+
+def test_how_a_line_is_read() -> None:
+    line = (
+        "Ma et al. 2020; Li et al. 2022, tables II to IV, IX and X and figures 1 to 7, "
+        "and Wu et al. 2023, table 2: x"
+    )
+    assert named_tables(line) == {
+        *(f"Li et al. 2022, table {n}" for n in ("II", "III", "IV", "IX", "X")),
+        "Wu et al. 2023, table 2",
+    }
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_every_recipe_is_linked_with_the_tables_that_it_names(recipe: str) -> None:
+    papers = {paper.paper for paper in published_papers()}
+    named = {table for table in named_tables(load_config(recipe).paper) if table.partition(",")[0] in papers}
+    linked = {v.table_title for v in published_values() if recipe in v.recipes}
+    assert linked == (set() if recipe in WITHOUT_VALUES else named)
+
+
+def test_all_five_papers_are_there() -> None:
+    assert {p.paper for p in published_papers()} == {
+        "Lupo et al. 2022", "Wu et al. 2023", "Zheng et al. 2020", "Li et al. 2022", "Yu et al. 2024",
+    }  # fmt: skip
+
+
+def test_accuracies_add_up_as_the_paper_says() -> None:
+    """Lupo et al. 2022, appendix B.1 and the sample sizes of table 8; four cells of it do not add up."""
+    rows = [v.row for v in published_values() if (v.paper, v.table) == ("Lupo et al. 2022", "8")]
+    for row in dict.fromkeys(rows):
+        cell = of("Lupo et al. 2022", "8", row)
+        weights = {"Deixis": 2500, "Lex co.": 1500, "Ell. inf": 500, "Ell. vp": 500}
+        groups = {name: cell[name] for name in weights}
+        if None not in groups.values():
+            total = sum(float(v or 0) * weights[n] for n, v in groups.items()) / 5000
+            assert total == pytest.approx(cell["Disc. (ru)"], abs=0.03), row
+            # Means of the parts are 43.67 and, of s3to3, 67.50, 70.27 and 69.18; 47.67, 66.45, 67.45 and
+            # 68.45 are printed.
+            if row != "base" and not row.startswith("s3to3"):
+                mean = sum(float(v or 0) for v in groups.values()) / 4
+                assert mean == pytest.approx(cell["Disc_avg (ru)"], abs=0.03), row
+        weights = {"d=1": 7075, "d=2": 1510, "d=3": 573, "d>3": 442}
+        groups = {name: cell[name] for name in weights}
+        if None not in groups.values():
+            total = sum(float(v or 0) * weights[n] for n, v in groups.items()) / 9600
+            assert total == pytest.approx(cell["Disc. (de)"], abs=0.03), row
+            every = (total * 9600 + float(cell["d=0"] or 0) * 2400) / 12000
+            assert every == pytest.approx(cell["Disc_all-d (de)"], abs=0.03), row
+
+
+@pytest.mark.parametrize("kind", ["s-BLEU", "d-BLEU"])
+def test_means_of_three_corpora(kind: str) -> None:
+    for row in ("CASA", "CASA-Latent", "CASA without CA", "CASA without SA", "CASA-Latent without CA"):
+        cell = of("Yu et al. 2024", "6", row)
+        mean = sum(float(cell[f"{corpus} {kind}"] or 0) for corpus in ("TED", "News", "Europarl")) / 3
+        assert mean == pytest.approx(cell[f"Avg. {kind}"], abs=0.011), row
+
+
+def test_the_same_system_has_the_same_value_in_other_tables() -> None:
+    """But for what is printed otherwise: the tables that differ, and in how many values."""
+    seen: dict[tuple[Any, ...], Published] = {}
+    differ: Counter[tuple[str, str, str, str]] = Counter()
+    for v in published_values():
+        of_what = v.test.corpus, v.test.direction, v.measure, v.phenomenon, v.distance, v.tag
+        other = seen.setdefault((v.paper, v.row, v.setting, *of_what), v)
+        if other.value != v.value:
+            differ[v.paper, v.row, other.table, v.table] += 1
+    ours, shifted, average = "Lupo et al. 2022", "s4to4 + shift + CD", "s4to4 + shift avg-sequence + CD"
+    assert differ == {
+        # 73.55 and 32.37 in table 1, 73.56 and 32.45 elsewhere.
+        (ours, shifted, "1", "4"): 1,
+        (ours, shifted, "1", "6"): 2,
+        (ours, shifted, "1", "7"): 2,
+        (ours, shifted, "1", "8"): 1,
+        (ours, average, "7", "8"): 1,
+        ("Wu et al. 2023", "Doc2Doc", "2", "3"): 3,
+    }
+    for paper, table in ((ours, "8"), ("Wu et al. 2023", "3")):
+        assert note(paper, table)
+
+
+def note(paper: str, table: str) -> str:
+    (found,) = (t.note for p in published_papers() for t in p.tables if (p.paper, t.table) == (paper, table))
+    return found
+
+
+def change(table: str, row: str, column: str) -> float:
+    """How much more a row of Yu et al. has than the system that it is a variant of."""
+    base = row.split(" w")[0]
+    pair = (of("Yu et al. 2024", table, name)[column] for name in (row, base))
+    value, whole = (float(each or 0) for each in pair)
+    return round(value - whole, 2)
+
+
+def test_what_the_papers_say_otherwise_in_their_text_is_noted() -> None:
+    """Yu et al. 2024, sections 4.2 and 4.3: tables 3, 6 and 9."""
+    told = note("Yu et al. 2024", "6")
+    for part, s, d in (("CA", -0.18, -0.17), ("SA", -0.95, -1.81)):
+        assert change("6", f"CASA without {part}", "Avg. s-BLEU") == s
+        assert change("6", f"CASA without {part}", "Avg. d-BLEU") == d
+        assert f"{-s}" in told
+        assert f"{-d}" in told
+    told = note("Yu et al. 2024", "9")
+    for side, column, gain in (("target", "TED", 0.02), ("target", "News", -1.34), ("source", "News", -1.29)):
+        assert change("9", f"CASA-Latent w/o {side} side", f"{column} s-BLEU") == gain
+        assert f"{abs(gain)}" in told
+    told = note("Yu et al. 2024", "3")
+    for row in ("CASA", "CASA-Latent"):
+        assert str(of("Yu et al. 2024", "3", row)["full Avg."]) in told
+
+
+def test_a_row_that_is_quoted_wrongly_is_noted() -> None:
+    """Zheng et al. 2020 in table 4 of Lupo et al.: three of the values are those of another row."""
+    quoted = list(of("Lupo et al. 2022", "4", "Zheng et al. 2020").values())[:5]
+    final, voita = (
+        list(of("Zheng et al. 2020", "5", row).values()) for row in ("Final", "Voita et al. 2018")
+    )
+    assert quoted[:4] == [final[0], *voita[1:]]
+    sizes = (2500, 1500, 500, 500)
+    for values, mean in ((quoted, "63.3"), (final, "54.14")):
+        total = sum(float(value or 0) * size for value, size in zip(values, sizes, strict=False))
+        assert total / 5000 == pytest.approx(float(mean), abs=0.005)
+    assert quoted[4] == 63.3
+    told = note("Lupo et al. 2022", "4")
+    assert all(str(value) in told for value in (*final, 54.14))
+
+
+def test_values_read_off_the_papers() -> None:
+    assert of("Lupo et al. 2022", "2", "s4to4")["d = 1"] == 68.89
+    assert of("Li et al. 2022", "VI", "-cross-attn") == {"TED": 0.70, "News": 0.83, "Europarl": 33.67}
+    assert of("Zheng et al. 2020", "3", "Final") == {"BLEU": 12.9, "BLEU_doc": 24.4}
+    assert of("Wu et al. 2023", "7", "ABD, decoder alone")["COMET"] == -0.1123
+    assert of("Yu et al. 2024", "3", "CASA")["one Avg."] == 46.01
+    assert of("Wu et al. 2023", "5", "DocFlat_C, irrelevant global and local context")["BLEU"] is None
+
+
+def test_settings_stand_apart_from_the_recipe_as_it_is() -> None:
+    assert "Li et al. 2022, table VI" in tables_of("p-transformer/doc")
+    (plain,) = [v for v in tables_of("p-transformer/doc")["Li et al. 2022, table VI"] if v.column == "TED"]
+    assert plain.value == 27.09
+    (changed,) = tables_of("p-transformer/doc", "model.cross.score=content").values()
+    assert [v.value for v in changed] == [0.70, 0.83, 33.67]
+    assert not tables_of("p-transformer/doc", "model.heads=3")
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    table = {
+        "table": "1",
+        "columns": [{"name": "BLEU", "test": "t", "measure": "m"}],
+        "rows": [{"row": "base", "values": [1.0]}],
+    }
+    return {
+        "paper": "Doe et al. 2020",
+        "title": "A paper",
+        "tests": {"t": {"direction": "en-de", "corpus": "TED"}},
+        "measures": {"m": {"title": "BLEU", "protocol": "not told", "here": "s-bleu"}},
+        "links": {"base": ["mcn/sent"]},
+        "tables": [{**table, **changes.pop("table", {})}],
+        **changes,
+    }
+
+
+def test_a_file_that_is_sound() -> None:
+    assert read_paper(content(), "doe.yaml").tables[0].rows[0].values == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"paper": "Doe"}, "paper"),
+        ({"table": {"rows": [{"row": "base", "values": [1.0, 2.0]}]}}, "2 values for 1 columns"),
+        ({"table": {"rows": [{"row": "base", "values": ["n.a."]}]}}, "number"),
+        ({"table": {"rows": [{"row": "base", "values": [1.0]}] * 2}}, "row 'base' is given twice"),
+        ({"table": {"columns": [{"name": "B", "test": "u", "measure": "m"}]}}, "test 'u' is not described"),
+        ({"links": {"other": ["mcn/sent"]}}, "no row 'other'"),
+        ({"links": {"base": ["mcn/none"]}}, "no recipe 'mcn/none'"),
+        ({"tests": {"t": {"direction": "English", "corpus": "TED"}}}, "direction"),
+    ],
+)
+def test_a_file_that_contradicts_itself(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(CotextError, match=re.escape(message)):
+        read_paper(content(**changes), "doe.yaml")

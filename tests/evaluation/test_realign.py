@@ -1,0 +1,238 @@
+"""`evaluate --realign`: documents of other numbers of sentences, brought to those of the reference."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from command_line import cotext, succeed
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.evaluation.metrics.aligned_files import read_aligned
+from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_systems
+from cotext.evaluation.metrics.token_cuts import Cutter
+from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+from cotext.runtime.errors import CotextError
+
+REFERENCE = (
+    "Das ist gut.",
+    "Er kam gestern sehr spät nach Hause.",
+    "Sie lachte laut.",
+    "Dann gingen alle schlafen.",
+)
+
+
+def fitted(lines: tuple[str, ...]) -> tuple[Document, AlignmentReport]:
+    [document], report = realign([Document("a", lines)], [[Document("a", REFERENCE)]], Cutter())
+    return document, report
+
+
+def test_lines_joined_and_divided() -> None:
+    lines = (
+        "Das ist gut. Er kam gestern",
+        "sehr spät nach Hause.",
+        "Sie lachte laut. Dann gingen alle schlafen.",
+    )
+    document, report = fitted(lines)
+    assert document.sentences == REFERENCE
+    assert (report.realigned, report.omitted, report.added, report.error_rate) == (1, 0, 0, 0.0)
+    # All in one line.
+    assert fitted((" ".join(REFERENCE),))[0].sentences == REFERENCE
+
+
+def test_what_is_left_out_and_what_is_added() -> None:
+    document, report = fitted((REFERENCE[0], *REFERENCE[2:]))
+    assert document.sentences == (REFERENCE[0], "", *REFERENCE[2:])
+    assert report.documents[0].omitted == (2,)
+    assert report.documents[0].edits == 8  # seven words and a full stop
+    more = "Niemand wusste warum, und keiner fragte danach."
+    document, report = fitted((*REFERENCE[:2], more, *REFERENCE[2:]))
+    # Words that belong to no sentence stay with the one before, as its line ends there.
+    assert document.sentences == (REFERENCE[0], f"{REFERENCE[1]} {more}", *REFERENCE[2:])
+    assert (report.documents[0].omitted, report.documents[0].added) == ((), (3,))
+    assert report.length_ratio == pytest.approx(24 / 17)
+
+
+def test_as_many_lines_by_accident_are_told() -> None:
+    """The second sentence is left out, and something else stands at the end."""
+    lines = (REFERENCE[0], *REFERENCE[2:], "Ja!")
+    document, report = fitted(lines)
+    assert (document.sentences, report.realigned) == (lines, 0)
+    assert "1 documents have as many lines as the reference has sentences, but others" in report.notes[0]
+    [document], report = realign([Document("a", lines)], [[Document("a", REFERENCE)]], Cutter(), "all")
+    assert document.sentences == (REFERENCE[0], "", REFERENCE[2], f"{REFERENCE[3]} Ja!")
+    assert not report.notes
+
+
+def test_documents_that_fit_stay_as_they_are() -> None:
+    """Even where other cuts would have fewer edits: `Hause.` is closer to the second sentence."""
+    lines = ("Das ist gut.", "Er kam gestern sehr spät nach", "Hause. Sie lachte laut.", "Alle  schliefen.")
+    document, report = fitted(lines)
+    assert document.sentences is lines
+    assert report.signature == ""
+    assert report.documents[0].edits > report.documents[0].least_edits
+    [document], _ = realign([Document("a", lines)], [[Document("a", REFERENCE)]], Cutter(), "all")
+    assert document.sentences[1:3] == ("Er kam gestern sehr spät nach Hause.", "Sie lachte laut.")
+
+
+def joined(document: Document) -> Document:
+    return Document("d", (" ".join(document.sentences),))
+
+
+def test_no_word_is_lost_and_scores_of_documents_stay() -> None:
+    """On random texts in three kinds of writing; words of odd characters and entities are among them."""
+    generator = random.Random(5)
+    spaced = [*"abcdefg", "&quot;ha&quot;", "<skipped>", "3.5,", "(x)", "A.B.", "-", "ß!"]
+    for language, vocabulary in (("de", spaced), ("zh", [*"天地玄黄，。", "NMT", " 3.5"]), (None, spaced)):
+        between = "" if language == "zh" else " "
+
+        def text(most: int, vocabulary: list[str] = vocabulary, between: str = between) -> Document:
+            lines = [
+                between.join(generator.choices(vocabulary, k=generator.randint(1, 9))).strip()
+                for _ in range(generator.randint(1, most))
+            ]
+            return Document("d", tuple(lines))
+
+        cutter = Cutter(language)
+        for _ in range(60):
+            ours, theirs = text(6), text(4)
+            [found], report = realign([ours], [[theirs]], cutter, "all")
+            assert len(found) == len(theirs)
+            assert "".join(found.sentences).replace(" ", "") == "".join(ours.sentences).replace(" ", "")
+            if language != "zh":
+                assert " ".join(found.sentences).split() == " ".join(ours.sentences).split()
+            whole = [
+                evaluate([joined(d)], [joined(theirs)], ["d-bleu"], target_language=language)[0].value
+                for d in (ours, found)
+            ]
+            assert whole[0] == whole[1]
+            assert report.documents[0].edits == report.documents[0].least_edits
+
+
+def test_several_references_each_sentence_by_the_nearest() -> None:
+    one = Document("a", ("Das ist gut.", "Er kam sehr spät."))
+    other = Document("a", ("Gut so!", "Er traf mit Verspätung ein."))
+    lines = ("Das ist gut. Er traf mit Verspätung ein.",)
+    [document], report = realign([Document("a", lines)], [[one], [other]], Cutter())
+    assert document.sentences == ("Das ist gut.", "Er traf mit Verspätung ein.")
+    assert report.documents[0].edits == 0
+
+
+def test_text_without_spaces_needs_its_language() -> None:
+    reference = [Document("a", ("天地玄黄。", "宇宙洪荒。"))]
+    hypothesis = [Document("a", ("天地玄黄。宇宙洪荒。",))]
+    systems, reports = realign_systems({"x": hypothesis}, [reference], "zh", "unequal")
+    assert systems["x"] == reference
+    assert reports["x"].signature == "|realign:least-edits-zh-lc-1-of-1"
+    with pytest.raises(CotextError, match=r"^x: document 'a': is written without spaces.*language zh"):
+        realign_systems({"x": hypothesis}, [reference], None, "unequal")
+
+
+def test_documents_in_another_order_are_told() -> None:
+    texts = [f"eins{n} zwei{n} drei{n}" for n in range(4)]
+    reference = [Document(str(n), (text, "und so")) for n, text in enumerate(texts)]
+    moved = [Document(str(n), (text,)) for n, text in enumerate([*texts[1:], texts[0]])]
+    _, report = realign(moved, [reference], Cutter())
+    assert report.notes[0].startswith(
+        "4 documents are more like another document of the reference than like their own (0 is most like 1;"
+    )
+    assert not realign([Document(d.id, d.sentences[:1]) for d in reference], [reference], Cutter())[1].notes
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    reference = [Document("one", REFERENCE), Document("two", ("Ein Hund bellt.", "Die Katze schläft."))]
+    ours = [Document("one", (" ".join(REFERENCE[:2]), *REFERENCE[2:])), reference[1]]
+    write_documents(tmp_path / "reference.jsonl", reference, "jsonl")
+    write_documents(tmp_path / "ours.jsonl", ours, "jsonl")
+    write_documents(tmp_path / "theirs.jsonl", reference, "jsonl")
+    write_documents(tmp_path / "moved.jsonl", [ours[1], ours[0]], "jsonl")
+    return tmp_path
+
+
+def command(folder: Path, *systems: str) -> list[str | Path]:
+    given: list[str | Path] = ["evaluate", "--reference", folder / "reference.jsonl"]
+    for name in systems:
+        given += ["--hypothesis", folder / f"{name}.jsonl"]
+    return given
+
+
+def test_on_the_command_line(files: Path) -> None:
+    refused = cotext(*command(files, "ours"))
+    assert (refused.code, "or `evaluate --realign` cuts" in refused.err) == (2, True)
+    shown = succeed(*command(files, "ours", "theirs"), "--realign", "--paired", "--samples", "100").out
+    assert "s-BLEU  theirs.jsonl - ours.jsonl       +0.00" in shown
+    assert "|realign:least-edits-13a-lc-1-of-2" in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00", "0.0"] in rows
+    told = json.loads(succeed(*command(files, "ours"), "--realign", "--json").out)
+    assert told["realign"]["ours.jsonl"]["documents"][0]["lines"] == 3
+    assert [score["value"] for score in told["systems"]["ours.jsonl"]["scores"].values()] == pytest.approx(
+        [100.0] * 3
+    )
+
+
+def test_files_that_fit_have_the_same_scores_and_signatures(files: Path) -> None:
+    plain = evaluate_files([files / "theirs.jsonl"], [files / "reference.jsonl"])
+    found = evaluate_files([files / "theirs.jsonl"], [files / "reference.jsonl"], realign="unequal")
+    assert found.scores == plain.scores
+
+
+def test_scores_of_documents_do_not_need_it(files: Path) -> None:
+    shown = succeed(*command(files, "ours"), "--realign", "--protocol", "d-bleu").out
+    assert "realign:" not in shown
+    assert shown.endswith("these scores are of documents, and the same wherever sentences end\n")
+
+
+def test_what_is_refused(files: Path) -> None:
+    for options, words in (
+        ([*command(files, "moved"), "--realign"], "document number 1 is 'two' in the hypothesis but 'one'"),
+        ([*command(files, "ours"), "--realign", "--paragraphs"], "leave --paragraphs out"),
+        (["evaluate", "--decisions", files / "ours.jsonl", "--realign"], "--decisions excludes"),
+    ):
+        outcome = cotext(*options)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert words in outcome.err
+
+
+def test_submissions_whose_paragraphs_are_joined(tmp_path: Path) -> None:
+    """In another order, one of them empty."""
+    references = [
+        {
+            "doc_id": f"d{n}",
+            "src_lang": "en",
+            "tgt_lang": "de_DE",
+            "src_text": "<p>One.</p>\n<p>Two.</p>",
+            "refs": {"A": {"ref": f"<p>Der erste {n}.</p>\n<p>Und der zweite hier.</p>"}},
+        }
+        for n in range(3)
+    ]
+    texts = ("", "Der erste 1. Und der zweite hier.", "Der erste 2. Und der zweite hier.")
+    written = [{"doc_id": f"d{n}", "tgt_lang": "de_DE", "hypothesis": texts[n]} for n in (2, 0, 1)]
+    for name, lines in (("refs", references), ("sub", written)):
+        content = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(content, encoding="utf-8")
+    source = tmp_path / "refs.jsonl"
+    found = evaluate_files(
+        [tmp_path / "sub.jsonl"],
+        [source],
+        source,
+        target_language="de",
+        realign="unequal",
+        protocols=["chrf"],
+    )
+    [score] = found.scores["sub.jsonl"]
+    assert (score.sentences, score.empty_hypotheses) == (6, 2)
+    assert [d.omitted for d in found.beside["realign"].systems["sub.jsonl"].documents] == [(1, 2), (), ()]
+
+
+def test_references_have_to_fit_each_other(files: Path) -> None:
+    paths = {"theirs": files / "theirs.jsonl"}
+    with pytest.raises(
+        CotextError, match=r"ours.jsonl: document 'one' with 3 .*reference.jsonl has 'one' wi"
+    ):
+        read_aligned(
+            paths, [files / "reference.jsonl", files / "ours.jsonl"], None, None, same_sentences=False
+        )

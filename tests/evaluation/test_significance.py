@@ -1,0 +1,394 @@
+"""Paired tests against sacrebleu's own, exact enumeration and closed forms."""
+
+import math
+import os
+import random
+import tracemalloc
+from dataclasses import replace
+from itertools import product
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest as SacrebleuTest
+from sacrebleu.significance import _bootstrap_resample as sacrebleu_resample
+
+from cotext.evaluation.statistics.significance import (
+    TESTS,
+    Resampling,
+    bootstrap_scores,
+    compared_pairs,
+    holm,
+    mcnemar,
+    paired_test,
+    reversed_p,
+    shifted_p,
+    swapped_differences,
+    swapped_p,
+)
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
+from cotext.runtime.errors import CotextError
+
+WORDS = list("abcdefghijklmnopqrst.")
+METRICS = {"BLEU": BLEU(force=True), "none": BLEU(smooth_method="none"), "chrF2": CHRF(), "TER": TER()}
+
+
+def corpora(sentences: int, seed: int, *error_rates: float) -> tuple[list[str], list[list[str]]]:
+    """A reference and hypotheses that have each word wrong with a given probability."""
+    generator = random.Random(seed)
+    reference = [" ".join(generator.choices(WORDS, k=generator.randint(5, 15))) for _ in range(sentences)]
+    hypotheses = [
+        [
+            " ".join(generator.choice(WORDS) if generator.random() < rate else word for word in line.split())
+            for line in reference
+        ]
+        for rate in error_rates
+    ]
+    return reference, hypotheses
+
+
+def counted(metric: BLEU | CHRF | TER, hypothesis: list[str], reference: list[str]) -> Statistics:
+    rows = metric._extract_corpus_statistics(hypothesis, [reference])
+    return Statistics(np.array(rows, dtype=float), np.arange(len(rows)), "sentence", sum_scorer(metric))
+
+
+def plain(values: list[float]) -> Statistics:
+    """A score that is a mean: everything about it is known in closed form."""
+    counts = np.stack([np.array(values, dtype=float), np.ones(len(values))], axis=1)
+    return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: 100 * sums[:, 0] / sums[:, 1])
+
+
+# Formulas on sums
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_scores_from_sums_are_sacrebleus(name: str) -> None:
+    metric = METRICS[name]
+    reference, hypotheses = corpora(30, 1, 0.0, 0.1, 0.5, 1.0)
+    for hypothesis in [*hypotheses, [""] * 30, ["c"] * 30, ["a b"] * 30]:
+        ours = counted(metric, hypothesis, reference)
+        assert ours.score == pytest.approx(metric.corpus_score(hypothesis, [reference]).score, abs=1e-9)
+
+
+counts = st.integers(0, 6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    arrays.arrays(float, (5, 4), elements=counts),
+    arrays.arrays(float, (5, 4), elements=counts),
+    arrays.arrays(float, (5, 1), elements=counts),
+    st.booleans(),
+)
+def test_bleu_where_n_grams_are_missing(
+    matched: Floats, more: Floats, reference: Floats, exponential: bool
+) -> None:
+    metric = BLEU(smooth_method="exp" if exponential else "none")
+    # Totals cannot rise with the order, nor lie below the matches.
+    total = np.maximum.accumulate((matched + more)[:, ::-1], axis=1)[:, ::-1]
+    rows = np.concatenate([total[:, :1], reference, matched, total], axis=1)
+    expected = [metric._compute_score_from_stats(row.tolist()).score for row in rows]
+    assert sum_scorer(metric)(rows) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays.arrays(float, (4, 18), elements=counts), arrays.arrays(float, (4, 2), elements=counts))
+def test_chrf_and_ter_where_counts_are_missing(triples: Floats, edits: Floats) -> None:
+    triples = triples.reshape(4, 6, 3)
+    triples[..., 2] = np.minimum(triples[..., 2], np.minimum(triples[..., 0], triples[..., 1]))
+    for metric, rows in ((METRICS["chrF2"], triples.reshape(4, 18)), (METRICS["TER"], edits)):
+        expected = [metric._compute_score_from_stats(row.tolist()).score for row in rows]
+        assert sum_scorer(metric)(rows) == pytest.approx(expected, abs=1e-9)
+
+
+def test_smoothing_that_is_not_written_is_refused() -> None:
+    with pytest.raises(ValueError, match="add-k"):
+        sum_scorer(BLEU(smooth_method="add-k"))
+
+
+def test_counts_by_document() -> None:
+    rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    statistics = Statistics(rows, np.array([0, 0, 1]), "sentence", lambda sums: sums[:, 0])
+    assert statistics.by("document")[0].tolist() == [[4.0, 6.0], [5.0, 6.0]]
+    assert statistics.by("sentence")[0] is rows
+    whole = Statistics(rows, np.arange(3), "document", lambda sums: sums[:, 0])
+    assert whole.by("sentence") == (rows, "document")
+
+
+# Against sacrebleu's own tests: the same seed gives the same draws.
+
+
+@pytest.mark.parametrize("chunk", [50, 2_000_000])
+@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
+def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.evaluation.statistics.significance._DRAWS_AT_ONCE", chunk)
+    reference, (one, other) = corpora(40, 2, 0.30, 0.33)
+    metric = METRICS[name]
+    first, second = counted(metric, one, reference), counted(metric, other, reference)
+    observed = second.score - first.score
+    same = {"n_samples": 300, "metrics": {name: metric}, "references": [reference]}
+    with patch.dict(os.environ, {"SACREBLEU_SEED": "7"}):
+        _, swapped = SacrebleuTest([("one", one), ("other", other)], test_type="ar", **same)()
+        _, drawn = SacrebleuTest([("one", one), ("other", other)], test_type="bs", **same)()
+    resampling = Resampling(unit="sentence", samples=300, seed=7)
+
+    differences = swapped_differences(first, second, resampling)
+    # sacrebleu leaves out samples that differ exactly as much as observed.
+    strict = (np.sum(abs(differences) > abs(observed) + 1e-9) + 1) / 301
+    assert swapped[name][1].p_value == pytest.approx(strict)
+    assert strict <= swapped_p(differences, observed) <= strict + 0.02
+
+    ours_one, ours_other = bootstrap_scores([first, second], resampling)
+    assert drawn[name][1].mean == pytest.approx(ours_other.mean(), rel=1e-6)  # it adds in 32 bits
+    distances = abs(ours_other - ours_one)
+    one_tail = (np.sum(distances - distances.mean() > abs(observed)) + 1) / 301
+    assert drawn[name][1].p_value == pytest.approx(one_tail)
+    ordered = np.sort(ours_other)
+    assert drawn[name][1].ci == pytest.approx((ordered[300 - 7 - 1] - ordered[7]) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
+def test_koehns_test_on_sacrebleus_samples(name: str) -> None:
+    """Koehn (2004), section 4: the share of samples in which the one that is ahead is not.
+
+    sacrebleu scores the samples; its own test is the centred one.
+    """
+    reference, (one, other) = corpora(40, 6, 0.30, 0.31)
+    metric = METRICS[name]
+    systems = {"one": counted(metric, one, reference), "other": counted(metric, other, reference)}
+    with patch.dict(os.environ, {"SACREBLEU_SEED": "7"}):
+        theirs = [
+            [result.score for result in sacrebleu_resample(each.counts.tolist(), metric, 300)[1]]
+            for each in systems.values()
+        ]
+    better = np.sign(systems["other"].score - systems["one"].score)
+    wins = sum(better * (second - first) > 1e-6 for first, second in zip(*theirs, strict=True))
+    assert 30 < wins < 290
+    drawing = Resampling(test="koehn", unit="sentence", samples=300, seed=7)
+    for baseline in systems:
+        (found,) = paired_test(systems, baseline, drawing).comparisons
+        assert found.p == pytest.approx(1 - wins / 300)
+    signature = paired_test(systems, None, drawing).signature
+    assert signature.startswith("test:koehn|unit:sentence|n:40|samples:300|seed:7|sides:1|")
+    assert "|sides:2|" in paired_test(systems, None, replace(drawing, test="bootstrap")).signature
+
+
+def test_a_system_against_itself_is_not_significant() -> None:
+    reference, (one,) = corpora(30, 3, 0.3)
+    same = counted(METRICS["BLEU"], one, reference)
+    for test in TESTS:
+        found = paired_test({"a": same, "b": same}, None, Resampling(test=test, unit="sentence", samples=200))
+        (only,) = found.comparisons
+        assert (only.p, only.p_corrected, only.difference, only.ahead) == (1.0, 1.0, 0.0, 0.5)
+        assert only.interval_95 == (0.0, 0.0)
+
+
+# Against closed forms
+
+
+def test_randomisation_against_all_swaps() -> None:
+    gains = [0.3, 0.1, 0.4, -0.2, 0.15, 0.25, 0.05, -0.1]
+    one, other = plain([0.0] * 8), plain(gains)
+    sums = [sum(s * g for s, g in zip(signs, gains, strict=True)) for signs in product((1, -1), repeat=8)]
+    exact = sum(abs(value) >= sum(gains) - 1e-12 for value in sums) / 2**8
+    found = paired_test({"a": one, "b": other}, "a", Resampling(unit="sentence", samples=20_000))
+    # Three standard errors of a share among 20,000.
+    assert found.comparisons[0].p == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 20_000))
+    assert found.comparisons[0].difference == pytest.approx(100 * sum(gains) / 8)
+
+
+def test_all_units_better_by_the_same_amount() -> None:
+    # Only the 2 of 2**5 swaps that move all or none differ as much.
+    found = paired_test(
+        {"a": plain([0.0] * 5), "b": plain([1.0] * 5)}, None, Resampling(unit="sentence", samples=30_000)
+    )
+    assert found.comparisons[0].p == pytest.approx(2 / 32, abs=0.005)
+    assert found.comparisons[0].interval_95 == (100.0, 100.0)
+    assert found.comparisons[0].ahead == 1.0
+
+
+def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
+    generator = np.random.default_rng(5)
+    one, other = plain(generator.normal(0, 1, 200).tolist()), plain(generator.normal(0.15, 1, 200).tolist())
+    gains = (other.counts - one.counts)[:, 0]
+    # The bootstrap variance of a mean is the plain (not the unbiased) variance over n.
+    error = 100 * gains.std() / math.sqrt(200)
+    resampling = Resampling(test="bootstrap", unit="sentence", samples=20_000)
+    (found,) = paired_test({"a": one, "b": other}, None, resampling).comparisons
+    low, high = found.interval_95
+    assert (high - low) / (2 * 1.96) == pytest.approx(error, rel=0.03)
+    z = found.difference / error
+    assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
+    assert found.ahead == pytest.approx(0.5 * math.erfc(-z / math.sqrt(2)), abs=0.012)
+    (koehn,) = paired_test({"a": one, "b": other}, None, replace(resampling, test="koehn")).comparisons
+    assert koehn.p == pytest.approx(0.5 * math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
+    assert (koehn.difference, koehn.interval_95) == (found.difference, found.interval_95)
+
+
+def test_koehn_by_hand() -> None:
+    """Of eight samples five have the sign of what was observed, one has none and two the other."""
+    samples = np.array([1.0, 2, 3, 1, 1, 0, -1, -2])
+    assert reversed_p(samples, 0.5) == reversed_p(-samples, -0.5) == pytest.approx(3 / 8)
+    assert reversed_p(samples, -0.5) == pytest.approx(6 / 8)
+    assert reversed_p(samples, 0.0) == 1.0
+    assert reversed_p(np.ones(9), 2.0) == 0.0
+
+
+def test_p_is_never_zero() -> None:
+    assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
+    assert shifted_p(np.full(99, 3.0), 3.0) == pytest.approx(1 / 100)
+    # Three of nine stray from their mean, 2, by at least 2, on either side.
+    assert shifted_p(np.array([0, 4, 2, 2, 2, 2, 2, 1, 3.0]), 2.0) == pytest.approx(3 / 10)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
+def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
+    one, other = plain([float(a) for a, _ in values]), plain([float(b) for _, b in values])
+    for test in TESTS:
+        chosen = Resampling(test=test, unit="sentence", samples=200)
+        (there,) = paired_test({"a": one, "b": other}, "a", chosen).comparisons
+        (back,) = paired_test({"a": one, "b": other}, "b", chosen).comparisons
+        assert there.difference == -back.difference
+        assert there.p == back.p
+        assert there.interval_95 == pytest.approx(tuple(-end for end in reversed(back.interval_95)))
+        assert there.ahead == pytest.approx(1 - back.ahead)
+
+
+def test_documents_are_more_careful_than_sentences() -> None:
+    # Ten documents of twenty sentences that are all better or all worse: the sentences repeat each other.
+    gains = [1, 1, 1, 1, 1, 1, 1, 1, -1, -1]
+    values = [0.5 * gain for gain in gains for _ in range(20)]
+    place = np.repeat(np.arange(10), 20)
+    one, other = plain([0.0] * 200), plain(values)
+    systems = {
+        name: Statistics(each.counts, place, "sentence", each.scorer)
+        for name, each in (("a", one), ("b", other))
+    }
+    by_document = paired_test(systems, None, Resampling(samples=2000))
+    by_sentence = paired_test(systems, None, Resampling(unit="sentence", samples=2000))
+    assert (by_document.units, by_sentence.units) == (10, 200)
+    # Signs of ten: at least 8 alike on either side, 2 * (1 + 10 + 45) / 1024.
+    assert by_document.comparisons[0].p == pytest.approx(112 / 1024, abs=0.03)
+    assert by_sentence.comparisons[0].p < 0.001
+
+
+# Several systems
+
+
+def test_holm_by_hand() -> None:
+    # 0.01 * 4, 0.02 * 3, then 0.03 * 2 = 0.06 (not below 0.06), then 0.5.
+    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.2]) == [0.2]
+    assert holm([]) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_laws_of_holm(values: list[float]) -> None:
+    corrected = holm(values)
+    bonferroni = [min(1.0, value * len(values)) for value in values]
+    assert all(p <= c <= b for p, c, b in zip(values, corrected, bonferroni, strict=True))
+    order = sorted(range(len(values)), key=values.__getitem__)
+    assert [corrected[i] for i in order] == sorted(corrected)
+
+
+def test_who_is_compared_with_whom() -> None:
+    assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
+    with pytest.raises(CotextError, match="no system 'x' to compare with; there are a, b"):
+        compared_pairs(["a", "b"], "x")
+    with pytest.raises(CotextError, match="at least two"):
+        compared_pairs(["a"], None)
+
+
+def test_three_systems_and_the_signature() -> None:
+    reference, hypotheses = corpora(40, 4, 0.3, 0.2, 0.31)
+    systems = dict(zip("abc", (counted(METRICS["BLEU"], h, reference) for h in hypotheses), strict=True))
+    found = paired_test(systems, None, Resampling(unit="sentence", samples=500, seed=3))
+    assert [(c.baseline, c.system) for c in found.comparisons] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [c.p_corrected for c in found.comparisons] == holm([c.p for c in found.comparisons])
+    assert found.comparisons[0].p < 0.05 < found.comparisons[1].p
+    assert found.signature.startswith(
+        "test:randomisation|unit:sentence|n:40|samples:500|seed:3|sides:2|correction:holm-3|"
+    )
+    for name, (low, high) in found.intervals_95.items():
+        assert low < systems[name].score < high
+    assert found.as_dict()["comparisons"][0]["baseline"] == "a"
+
+
+def test_what_cannot_be_tested() -> None:
+    with pytest.raises(CotextError, match="at least two units"):
+        paired_test({"a": plain([1.0]), "b": plain([2.0])})
+    with pytest.raises(CotextError, match="unknown test 'student'"):
+        Resampling(test="student")  # type: ignore[arg-type]
+    with pytest.raises(CotextError, match="10 samples are too few"):
+        Resampling(samples=10)
+    with pytest.raises(CotextError, match="seed -1"):
+        Resampling(seed=-1)
+
+
+# Contrastive decisions
+
+
+def test_mcnemar_by_hand() -> None:
+    # 10 cases: 4 both right, 1 the baseline alone, 5 the system alone. Of 6 tosses at most 1: 7 / 64.
+    baseline = [True] * 5 + [False] * 5
+    system = [True] * 4 + [False] + [True] * 5
+    found = mcnemar(baseline, system)
+    assert (found.only_baseline, found.only_system, found.total) == (1, 5, 10)
+    assert found.p_exact == pytest.approx(2 * 7 / 64)
+    assert found.p_mid == pytest.approx(2 * (1 + 6 / 2) / 64)
+    assert found.difference == pytest.approx(40.0)
+    # (6 - 2) / 12 = 1/3 and sqrt((8/12 - 1/9) / 12) = 0.215166: 1/3 -+ 1.959964 * 0.215166.
+    assert found.interval_95 == pytest.approx((-8.8384, 75.5050), abs=1e-3)
+
+
+def test_mcnemar_where_nothing_differs() -> None:
+    found = mcnemar([True, False], [True, False])
+    assert (found.p_exact, found.p_mid, found.difference) == (1.0, 1.0, 0.0)
+    even = mcnemar([True, False], [False, True])
+    assert (even.p_exact, even.p_mid) == (1.0, 1.0)
+    with pytest.raises(CotextError, match="2 decisions cannot be compared with 1"):
+        mcnemar([True, True], [True])
+
+
+@pytest.mark.parametrize(("lost", "won"), [(400, 480), (5000, 5100), (0, 900)])
+def test_mcnemar_of_many_cases_nears_the_normal_law(lost: int, won: int) -> None:
+    found = mcnemar([True] * lost + [False] * won, [False] * lost + [True] * won)
+    normal = math.erfc(abs(won - lost) / math.sqrt(won + lost) / math.sqrt(2))
+    assert found.p_mid == pytest.approx(normal, rel=0.02, abs=1e-12)
+    assert found.p_mid < found.p_exact
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_laws_of_mcnemar(cases: list[tuple[bool, bool]]) -> None:
+    there = mcnemar([a for a, _ in cases], [b for _, b in cases])
+    back = mcnemar([b for _, b in cases], [a for a, _ in cases])
+    assert (there.p_exact, there.p_mid) == (back.p_exact, back.p_mid)
+    assert there.difference == pytest.approx(-back.difference)
+    assert 0 < there.p_mid <= there.p_exact <= 1
+    trials, smaller = there.only_baseline + there.only_system, min(there.only_baseline, there.only_system)
+    tail = sum(math.comb(trials, k) for k in range(smaller + 1))
+    assert there.p_exact == pytest.approx(min(1.0, 2 * tail / 2**trials))
+
+
+def test_memory_is_bounded_for_many_systems() -> None:
+    """Corpora are scored as they are drawn: all sums of 60 systems at once would take 200 MB."""
+    counts = np.ones((12, 18))
+    system = Statistics(counts, np.arange(12), "document", lambda sums: sums.mean(axis=1))
+    tracemalloc.start()
+    drawn = bootstrap_scores([system] * 60, Resampling(samples=20_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(drawn) == 60
+    assert np.all(drawn[0] == 12)
+    assert most < 80e6

@@ -1,0 +1,441 @@
+"""A fake server with the API of OpenAI, on this machine alone: translates by a dictionary, errs on command.
+
+    with Fake({"cat": "Katze"}) as fake:
+        fake.misbehave("429", times=2)          # the next two requests
+        fake.misbehave("merge", when=lambda request: "cat" in request.text)
+        ... fake.url, fake.requests
+
+`POST /v1/chat/completions` and `/v1/completions` translate the sentences that the prompt asks for; where
+`scoring` has it, they also tell the log-probabilities of the prompt's tokens by an n-gram model: `echo` as
+the API of OpenAI had it (`echo` with `logprobs`), `prompt_logprobs` as vLLM has it.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from language_models.ngram import NGram, pieces
+
+NUMBERED = re.compile(r"^\s*(?P<open>[\[(<#]?)(?P<number>\d+)(?P<close>[\])>.:|]+)\s*(?P<text>.*)$")
+WORD = re.compile(r"\w+|\W+")
+
+# What goes wrong on the way, whatever was asked.
+STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
+TRANSPORT = (*STATUS, "timeout", "drip", "disconnect", "truncated", "not json", "huge", "echo key", "given")
+# Answers of the right form with a wrong content ...
+TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "array": lambda answer: [answer],
+    "no choices": lambda answer: answer | {"choices": []},
+    "choices object": lambda answer: answer | {"choices": {"0": answer["choices"][0]}},
+    "null content": lambda answer: _with_content(answer, None),
+    "number content": lambda answer: _with_content(answer, 7),
+    "list content": lambda answer: _with_content(answer, [{"type": "text", "text": "?"}]),
+    "error as answer": lambda answer: {"error": {"message": "overloaded", "type": "server_error"}},
+    "no usage": lambda answer: {key: each for key, each in answer.items() if key != "usage"},
+    "wrong usage": lambda answer: answer | {"usage": {"prompt_tokens": "many", "completion_tokens": -1}},
+    "cut": lambda answer: _cut(answer),
+}
+# ... and texts that are not what was asked for, made of the right lines.
+Lines = list[str]
+TEXTS: Mapping[str, Callable[[Lines, Lines], str]] = {
+    "merge": lambda lines, asked: (
+        "\n".join([*lines[:-2], " ".join([lines[-2], _bare(lines[-1])])]) if len(lines) > 1 else lines[0]
+    ),
+    "split": lambda lines, asked: "\n".join([*lines[:-1], *_halves(lines[-1])]),
+    "drop": lambda lines, asked: "\n".join(lines[1:]),
+    "drop last": lambda lines, asked: "\n".join(lines[:-1]),
+    "reorder": lambda lines, asked: "\n".join(reversed(lines)),
+    "shift": lambda lines, asked: "\n".join(
+        _numbered(line, _bare(other)) for line, other in zip(lines, [*lines[1:], lines[0]], strict=True)
+    ),
+    "twice": lambda lines, asked: "\n".join([*lines, lines[0]]),
+    "more": lambda lines, asked: "\n".join([*lines, _numbered(lines[-1], "Noch etwas.", step=1)]),
+    "blank": lambda lines, asked: "\n".join([_numbered(lines[0], ""), *lines[1:]]),
+    "bare": lambda lines, asked: "\n".join(_bare(line) for line in lines),
+    "one line": lambda lines, asked: " ".join(_bare(line) for line in lines),
+    "refuse": lambda lines, asked: "I'm sorry, but I can't help with translating this text.",
+    "empty": lambda lines, asked: "",
+    "echo": lambda lines, asked: "\n".join(asked),
+    "preface": lambda lines, asked: "Here is the translation:\n\n" + "\n".join(lines),
+    "fence": lambda lines, asked: "```\n" + "\n".join(lines) + "\n```",
+    "think": lambda lines, asked: "<think>It is German.</think>\n\n" + "\n".join(lines),
+    "note": lambda lines, asked: "\n".join(lines) + "\n\nNote: “du” could also be “Sie”.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came."""
+
+    path: str
+    headers: Mapping[str, str]
+    payload: dict[str, Any]
+    at: float  # seconds, of time.monotonic
+
+    @property
+    def text(self) -> str:
+        """The prompt: all messages, or the text to be continued."""
+        if "messages" in self.payload:
+            return "\n".join(str(message["content"]) for message in self.payload["messages"])
+        return str(self.payload.get("prompt", ""))
+
+    @property
+    def question(self) -> str:
+        """The last message of the user, or the prompt."""
+        said = [m["content"] for m in self.payload.get("messages", []) if m["role"] == "user"]
+        return str(said[-1]) if said else self.text
+
+
+@dataclass(slots=True)
+class Fault:
+    """What is to go wrong, how often, and for which requests."""
+
+    name: str
+    times: int | None
+    when: Callable[[Request], bool]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def asked_for(request: Request) -> Lines:
+    """The lines to translate: the last numbered lines of the question, or else its last line.
+
+    Numbers count up by one; where they do not, other lines begin.
+    """
+    lines = [line for line in request.question.splitlines() if line.strip()]
+    block: Lines = []
+    for line in reversed(lines):
+        found = NUMBERED.match(line)
+        if found and (not block or int(found["number"]) + 1 == _number(block[0])):
+            block.insert(0, line)
+        elif block:
+            break
+    return block or lines[-1:]
+
+
+class Fake:
+    """The server, from `with` to the end of it; the log of what it was asked; what it is to do wrong.
+
+    `words` is the dictionary: of words, or of whole sentences, which come first. `scoring` names the ways
+    in which it tells log-probabilities of prompts, by `model`; `tokens` is its tokenizer. `asked` finds the
+    lines to translate in a request. With a `key`, every request has to show it.
+    """
+
+    def __init__(
+        self,
+        words: Mapping[str, str] | None = None,
+        *,
+        model: NGram | None = None,
+        tokens: Callable[[str], list[str]] = pieces,
+        scoring: Sequence[str] = (),
+        asked: Callable[[Request], Lines] = asked_for,
+        key: str | None = None,
+    ) -> None:
+        self.words = dict(words or {})
+        self.model = model or NGram()
+        self.tokens = tokens
+        self.scoring = tuple(scoring)
+        self.asked = asked
+        self.key = key
+        self.requests: list[Request] = []
+        self.most_at_once = 0
+        self._faults: list[Fault] = []
+        self._at_once = 0
+        self._lock = threading.Lock()
+        self.closing = threading.Event()
+
+    def __enter__(self) -> Self:
+        """Listen on a free port."""
+        handler = type("Handler", (_Handler,), {"fake": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, and whatever waits in it."""
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """The address that clients of such APIs are given."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def misbehave(
+        self,
+        name: str,
+        times: int | None = 1,
+        when: Callable[[Request], bool] = lambda request: True,
+        **options: Any,
+    ) -> None:
+        """Go wrong at the next `times` requests that fit `when`, at all of them if None.
+
+        `options`: `retry_after` of a status (seconds or a date), `seconds` of a timeout, or in which an
+        answer drips, by its `part` (head, body), `size` of a huge answer; `status`, `body` and `headers` of
+        an answer that is given.
+        """
+        assert name in TRANSPORT or name in TYPES or name in TEXTS, name
+        self._faults.append(Fault(name, times, when, options))
+
+    def behave(self) -> None:
+        """Forget what was to go wrong."""
+        self._faults.clear()
+
+    def translation(self, sentence: str) -> str:
+        """A sentence by the dictionary: whole, or word by word; what it does not know stays."""
+        if sentence in self.words:
+            return self.words[sentence]
+        return "".join(self.words.get(word, word) for word in WORD.findall(sentence))
+
+    # --- used by the handler
+
+    def noted(self, request: Request) -> Fault | None:
+        """Write a request down, and say what goes wrong with it."""
+        with self._lock:
+            self.requests.append(request)
+            for fault in self._faults:
+                if fault.times != 0 and fault.when(request):
+                    if fault.times is not None:
+                        fault.times -= 1
+                    return fault
+        return None
+
+    def begins(self, step: int) -> None:
+        """Count a request in (1) or out (-1)."""
+        with self._lock:
+            self._at_once += step
+            self.most_at_once = max(self.most_at_once, self._at_once)
+
+    def answer(self, request: Request, fault: str | None) -> Any:
+        """The body of an answer."""
+        chat = request.path.endswith("/chat/completions")
+        made = self._chat(request, fault) if chat else self._completion(request, fault)
+        return TYPES[fault](made) if fault in TYPES else made
+
+    def _text(self, request: Request, fault: str | None) -> str:
+        asked = self.asked(request)
+        lines = [_numbered(line, self.translation(_bare(line))) for line in asked]
+        return TEXTS[fault](lines, asked) if fault in TEXTS else "\n".join(lines)
+
+    def _chat(self, request: Request, fault: str | None) -> dict[str, Any]:
+        payload = request.payload
+        messages = payload["messages"]
+        going_on = bool(payload.get("continue_final_message"))
+        prompt = "".join(f"<|{m['role']}|>\n{m['content']}\n" for m in messages)
+        prompt = prompt.removesuffix("\n") if going_on else f"{prompt}<|assistant|>\n"
+        written = "" if going_on else self._text(request, fault)
+        message = {"role": "assistant", "content": written}
+        answer = self._answer(request, prompt, written, {"message": message}, "chat.completion")
+        if self._tells_prompt(payload):
+            answer["prompt_logprobs"] = self._prompt_logprobs(prompt)
+        return answer
+
+    def _completion(self, request: Request, fault: str | None) -> dict[str, Any]:
+        payload = request.payload
+        prompt = str(payload["prompt"])
+        scoring = "prompt_logprobs" in payload or bool(payload.get("echo"))
+        written = " x" * int(payload.get("max_tokens", 16)) if scoring else self._text(request, fault)
+        choice: dict[str, Any] = {"text": written, "logprobs": None}
+        if payload.get("echo") and "echo" in self.scoring:
+            choice["text"] = prompt + written
+        if payload.get("logprobs") is not None:
+            # A server that does not know `echo` tells the tokens that it wrote, and no error.
+            of_prompt = self.tokens(prompt)
+            every = [*of_prompt, *self.tokens(written)]
+            values = self.model.log_probabilities(every)
+            first = 0 if payload.get("echo") and "echo" in self.scoring else len(of_prompt)
+            offsets = [sum(map(len, every[:n])) for n in range(len(every))]
+            choice["logprobs"] = {
+                "tokens": every[first:],
+                "token_logprobs": values[first:],
+                "top_logprobs": None,
+                "text_offset": offsets[first:],
+            }
+        if self._tells_prompt(payload):
+            choice["prompt_logprobs"] = self._prompt_logprobs(prompt)
+        return self._answer(request, prompt, written, choice, "text_completion")
+
+    def _answer(
+        self, request: Request, prompt: str, written: str, choice: dict[str, Any], kind: str
+    ) -> dict[str, Any]:
+        read, wrote = len(self.tokens(prompt)), len(self.tokens(written))
+        usage = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
+        return {
+            "id": f"fake-{len(self.requests)}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": request.payload.get("model", "fake"),
+            "choices": [{"index": 0, "finish_reason": "stop", **choice}],
+            "usage": usage,
+        }
+
+    def _tells_prompt(self, payload: Mapping[str, Any]) -> bool:
+        return payload.get("prompt_logprobs") is not None and "prompt_logprobs" in self.scoring
+
+    def _prompt_logprobs(self, prompt: str) -> list[dict[str, Any] | None]:
+        tokens = self.tokens(prompt)
+        return [
+            None
+            if value is None
+            else {str(len(token)): {"logprob": value, "rank": 1, "decoded_token": token}}
+            for token, value in zip(tokens, self.model.log_probabilities(tokens), strict=True)
+        ]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: Fake
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # the head and the body in one write
+
+    def do_POST(self) -> None:
+        """Answer a request, rightly or wrongly."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = Request(self.path, dict(self.headers.items()), json.loads(body), time.monotonic())
+        self.fake.begins(1)
+        try:
+            fault = self.fake.noted(request)
+            if fault is not None and fault.name in TRANSPORT:
+                self._fail(fault)
+            elif self.fake.key and self.headers.get("Authorization") != f"Bearer {self.fake.key}":
+                self._send(401, {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}})
+            elif not self.path.startswith("/v1/"):
+                self._send(404, {"error": {"message": f"no {self.path}"}})
+            else:
+                self._send(200, self.fake.answer(request, fault.name if fault else None))
+        finally:
+            self.fake.begins(-1)
+
+    def do_GET(self) -> None:
+        """The list of models."""
+        self._send(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed."""
+
+    def _send(self, status: int, answer: Any, headers: Mapping[str, str] | None = None) -> None:
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def _fail(self, fault: Fault) -> None:
+        key = self.headers.get("Authorization", "")
+        if fault.name in STATUS:
+            wait = fault.options.get("retry_after")
+            headers = {} if wait is None else {"Retry-After": str(wait)}
+            message = {"error": {"message": f"status {fault.name}", "type": "fake"}}
+            self._send(STATUS[fault.name], message, headers)
+        elif fault.name == "echo key":
+            self._send(400, {"error": {"message": f"bad request with header {key}"}})
+        elif fault.name == "given":
+            options = fault.options
+            self._send(options.get("status", 200), options["body"], options.get("headers"))
+        elif fault.name == "timeout":
+            self.fake.closing.wait(fault.options.get("seconds", 30))
+            self.close_connection = True
+        elif fault.name == "drip":
+            self._drip(**fault.options)
+        elif fault.name == "disconnect":
+            self.close_connection = True
+        elif fault.name == "truncated":
+            self._send(200, b'{"id": "fake-1", "object": "chat.completion", "choices": [{"ind')
+        elif fault.name == "not json":
+            self._send(200, b"<html><body>Bad gateway</body></html>")
+        else:
+            size = int(fault.options.get("size", 200_000_000))
+            self._send_long(size)
+
+    def _drip(self, part: str, seconds: float) -> None:
+        """A byte at a time, twenty a second, of the head or of the body; then the right end."""
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nX-Waits: "
+        body = b"\r\n\r\n" if part == "body" else b""
+        try:
+            for drop in [head + body, *[b" "] * int(20 * seconds)]:
+                self.wfile.write(drop)
+                self.wfile.flush()
+                if self.fake.closing.wait(0.05):
+                    break
+            self.wfile.write(b"{}" if part == "body" else b"\r\n\r\n{}")
+            self.wfile.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client has had enough
+        self.close_connection = True
+
+    def _send_long(self, size: int) -> None:
+        """An answer that is right, but for its `size` in bytes."""
+        head, tail = b'{"choices": [{"message": {"content": "', b'"}}]}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        left = size - len(head) - len(tail)
+        try:
+            self.wfile.write(head)
+            while left > 0:
+                left -= self.wfile.write(b"x" * min(left, 1 << 16))
+            self.wfile.write(tail)
+            self.wfile.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client has had enough
+
+
+def _number(line: str) -> int | None:
+    found = NUMBERED.match(line)
+    return int(found["number"]) if found else None
+
+
+def _bare(line: str) -> str:
+    found = NUMBERED.match(line)
+    return found["text"] if found else line
+
+
+def _numbered(like: str, text: str, step: int = 0) -> str:
+    """A text with the number of a line, or of one `step` lines further, if it has one."""
+    found = NUMBERED.match(like)
+    if not found:
+        return text
+    return f"{found['open']}{int(found['number']) + step}{found['close']} {text}"
+
+
+def _halves(line: str) -> Lines:
+    """A line as two, the second with the next number."""
+    words = _bare(line).split(" ")
+    middle = (len(words) + 1) // 2
+    return [
+        _numbered(line, " ".join(words[:middle])),
+        _numbered(line, " ".join(words[middle:]), step=1),
+    ]
+
+
+def _with_content(answer: dict[str, Any], content: Any) -> dict[str, Any]:
+    choice = answer["choices"][0]
+    if "message" in choice:
+        choice["message"] = choice["message"] | {"content": content}
+    else:
+        choice["text"] = content
+    return answer
+
+
+def _cut(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer that ends at the limit of its length, in the middle of a sentence."""
+    choice = answer["choices"][0]
+    text = choice["message"]["content"] if "message" in choice else choice["text"]
+    answer = _with_content(answer, text[: max(1, 2 * len(text) // 3)])
+    answer["choices"][0]["finish_reason"] = "length"
+    return answer

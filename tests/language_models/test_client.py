@@ -1,0 +1,431 @@
+"""The client: answers are kept, passing failures are waited for, and the key is seen by nobody."""
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from language_models.described import KEY, VARIABLE, WORDS, described
+from language_models.fake import Fake
+
+from cotext.language_models import answers as answers_module
+from cotext.language_models import client as client_module
+from cotext.language_models import connection as connection_module
+from cotext.language_models.answers import Answers, Request
+from cotext.language_models.client import Client, RefusedRequestError
+from cotext.language_models.config import Prices
+from cotext.language_models.pace import Pace, StoppedError, backoff, retry_after
+from cotext.language_models.usage import Usage
+from cotext.runtime.errors import CotextError
+
+PATH = "chat/completions"
+
+
+def asking(text: str = "The cat sleeps.") -> dict[str, Any]:
+    return {"model": "fake", "messages": [{"role": "user", "content": text}]}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
+    monkeypatch.setenv(VARIABLE, KEY)
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with Fake(WORDS, key=KEY) as server:
+        yield server
+
+
+def opened(folder: Path, fake: Fake, **settings: Any) -> Client:
+    return Client.open(described(folder, fake.url, key=VARIABLE, **{"retries": 2} | settings))
+
+
+def said(answer: dict[str, Any]) -> str:
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def test_an_answer_is_kept_and_not_asked_for_again(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake) as client:
+        first = client.post(PATH, asking())
+    with opened(tmp_path, fake) as client:
+        again = client.post(PATH, dict(reversed(asking().items())))
+        assert client.counts.all.requests == 1
+        assert client.counts.now.requests == 0
+    assert said(first) == "Die Katze schläft."
+    assert first == again
+    assert len(fake.requests) == 1
+
+
+def test_another_request_is_another_answer(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake) as client:
+        client.post(PATH, asking())
+        client.post(PATH, asking("A dog barks."))
+        client.post(PATH, asking(), repeat=1)
+        client.post("completions", {"model": "fake", "prompt": "A dog barks."})
+    assert len(fake.requests) == 4
+    # Neither which repeat it is nor anything else of ours is sent.
+    assert fake.requests[2].payload == fake.requests[0].payload == asking()
+
+
+def test_what_an_answer_is_kept_under() -> None:
+    request = Request("http://a/v1", PATH, {"a": 1, "b": [1, 2]})
+    same = Request("http://a/v1", PATH, {"b": [1, 2], "a": 1})
+    assert request.digest == same.digest
+    others = [
+        Request("http://b/v1", PATH, {"a": 1, "b": [1, 2]}),
+        Request("http://a/v1", "completions", {"a": 1, "b": [1, 2]}),
+        Request("http://a/v1", PATH, {"a": 1, "b": [2, 1]}),
+        Request("http://a/v1", PATH, {"a": 1, "b": [1, 2]}, repeat=1),
+    ]
+    assert len({request.digest, *(other.digest for other in others)}) == 5
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\x00", None, b'{"answer": []}'])
+def test_a_damaged_answer_is_asked_for_again(tmp_path: Path, fake: Fake, damage: bytes | None) -> None:
+    with opened(tmp_path, fake) as client:
+        client.post(PATH, asking())
+        [path] = client.answers.folder.rglob("*.json")
+        path.write_bytes(path.read_bytes().replace(b"Katze", b"Hunde") if damage is None else damage)
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+    assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "502", "503", "disconnect"])
+def test_passing_failures_are_waited_for(tmp_path: Path, fake: Fake, fault: str) -> None:
+    fake.misbehave(fault, times=2)
+    with opened(tmp_path, fake) as client:
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+        assert client.counts.sent_again == 2
+        assert client.counts.all.requests == 1
+    assert len(fake.requests) == 3
+
+
+def test_a_server_that_names_a_time_is_given_it(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("429", retry_after=0.3)
+    with opened(tmp_path, fake) as client:
+        client.post(PATH, asking())
+    assert 0.3 <= fake.requests[1].at - fake.requests[0].at < 3
+
+
+def test_no_answer_loses_none(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake) as client:
+        client.post(PATH, asking())
+        fake.misbehave("500", times=None)
+        with pytest.raises(CotextError, match="no answer after 3 attempts: status 500") as error:
+            client.post(PATH, asking("A dog barks."))
+        assert str(client.answers.folder) in str(error.value)
+        fake.behave()
+        sent = len(fake.requests)
+        client.post(PATH, asking())
+        client.post(PATH, asking("A dog barks."))
+    assert len(fake.requests) == sent + 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_the_api_will_never_answer_is_sent_once(tmp_path: Path, fake: Fake, status: int) -> None:
+    fake.misbehave(str(status), times=None)
+    with opened(tmp_path, fake) as client, pytest.raises(RefusedRequestError) as error:
+        client.post(PATH, asking())
+    assert (error.value.status, error.value.said) == (status, f"status {status}")
+    assert len(fake.requests) == 1
+
+
+def test_an_exhausted_account_is_not_waited_for(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake) as client:
+        body = json.dumps({"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
+        assert isinstance(client._refusal(429, body, ""), RefusedRequestError)
+        assert not isinstance(client._refusal(429, "{}", ""), RefusedRequestError)
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(400, 1), (503, 2), (7, 2), ("rate_limit", 2)])
+def test_an_error_in_an_answer_may_tell_the_status_of_the_server_behind(
+    status: int | str, attempts: int, tmp_path: Path, fake: Fake
+) -> None:
+    """A request that is refused there is not sent again."""
+    body = json.dumps({"error": {"message": "no such field", "code": status}}).encode()
+    fake.misbehave("given", times=None, body=body)
+    with (
+        opened(tmp_path, fake, retries=1) as client,
+        pytest.raises(CotextError, match="no such field") as error,
+    ):
+        client.post(PATH, asking())
+    assert isinstance(error.value, RefusedRequestError) is (attempts == 1)
+    assert len(fake.requests) == attempts
+
+
+def test_a_timeout_is_a_passing_failure(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", seconds=30)
+    with opened(tmp_path, fake, timeout=0.2) as client:
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_an_answer_in_drops_has_no_more_time_than_others(tmp_path: Path, fake: Fake, part: str) -> None:
+    """Every byte comes in time, and the last one never would."""
+    fake.misbehave("drip", part=part, seconds=5)
+    began = time.monotonic()
+    with opened(tmp_path, fake, timeout=0.3, retries=1) as client:
+        assert said(client.post(PATH, asking())) == "Die Katze schläft."
+        assert client.counts.sent_again == 1
+        assert time.monotonic() - began < 4
+        fake.misbehave("drip", times=None, part=part, seconds=5)
+        with pytest.raises(CotextError, match=r"after 2 attempts: no whole answer in 0.3 seconds"):
+            client.post(PATH, asking("A dog barks."))
+
+
+def test_a_job_that_is_given_up_waits_for_no_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", seconds=30)
+    ended = []
+    began = time.monotonic()
+    with opened(tmp_path, fake) as client:
+
+        def ask() -> None:
+            try:
+                client.post(PATH, asking())
+            except StoppedError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not fake.requests:
+            time.sleep(0.01)
+    thread.join()
+    assert len(ended) == 1
+    assert time.monotonic() - began < 20
+
+
+def test_an_answer_without_end_is_cut(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 100_000)
+    fake.misbehave("huge", times=None, size=50_000_000)
+    with (
+        opened(tmp_path, fake, retries=0) as client,
+        pytest.raises(CotextError, match="an answer of more than 100,000 bytes"),
+    ):
+        client.post(PATH, asking())
+
+
+def test_an_answer_packed_several_times_is_not_unpacked(tmp_path: Path, fake: Fake) -> None:
+    packed = gzip.compress(gzip.compress(b"{}" + b" " * 1_000_000))
+    fake.misbehave("given", body=packed, headers={"Content-Encoding": "gzip, gzip"})
+    with (
+        opened(tmp_path, fake, retries=0) as client,
+        pytest.raises(CotextError, match="an answer in the encoding 'gzip, gzip', not asked for"),
+    ):
+        client.post(PATH, asking())
+    fake.misbehave("given", body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": "gzip"})
+    with opened(tmp_path, fake) as client:
+        assert client.post(PATH, asking()) == {"a": 1}
+
+
+def test_a_redirection_is_not_followed(tmp_path: Path, fake: Fake) -> None:
+    with Fake(WORDS) as other, opened(tmp_path, fake) as client:
+        headers = {"Location": f"{other.url}/{PATH}"}
+        fake.misbehave("given", status=307, body=b"", headers=headers)
+        with pytest.raises(RefusedRequestError, match="the address has moved"):
+            client.post(PATH, asking())
+        assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "value"),
+    [
+        ("http://xn--/v1", "", ""),
+        ("http://256.1.1.1/v1", "", ""),
+        ("http://127.0.0.1:9/v1", "ALL_PROXY", "gopher://proxy"),
+        ("http://127.0.0.1:9/v1", "SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+def test_what_makes_no_connection_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, variable: str, value: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, value)
+    connection_module.certificates.cache_clear()
+    with pytest.raises(CotextError, match="no connection can be made"):
+        Client.open(described(tmp_path, address))
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with (
+        Client.open(described(tmp_path, "http://127.0.0.1:9/v1", retries=1)) as client,
+        pytest.raises(CotextError, match="no answer after 2 attempts: ConnectError"),
+    ):
+        client.post(PATH, asking())
+
+
+def test_half_a_character_is_a_question_mark(tmp_path: Path, fake: Fake) -> None:
+    fake.words["Smile."] = "Lächle \ud83d\ude00, nicht \ud83d."  # a whole one in two, and a half
+    with opened(tmp_path, fake) as client:
+        assert said(client.post(PATH, asking("Smile."))) == "Lächle 😀, nicht ?."
+
+
+def test_the_key_is_sent_and_shown_nowhere(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake) as client:
+        # The model says the key, as a server that writes headers into its prompts makes it.
+        fake.words["The cat sleeps."] = f"Bearer {KEY}"
+        assert said(client.post(PATH, asking())) == "Bearer [key]"
+        fake.misbehave("echo key")
+        with pytest.raises(RefusedRequestError) as error:
+            client.post(PATH, asking("A dog barks."))
+    assert "bad request with header Bearer [key]" in str(error.value)
+    assert KEY not in f"{error.value.said} {client.endpoint!r} {client.counts!r}"
+    assert all(fake.headers["Authorization"] == f"Bearer {KEY}" for fake in fake.requests)
+    assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_an_error_is_one_line(tmp_path: Path, fake: Fake) -> None:
+    body = json.dumps({"error": {"message": "busy\n\x1b[31mcotext: done\x07"}}).encode()
+    fake.misbehave("given", status=400, body=body)
+    with opened(tmp_path, fake) as client, pytest.raises(RefusedRequestError) as error:
+        client.post(PATH, asking())
+    assert error.value.said == "busy [31mcotext: done"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_error_that_is_cut_has_no_part_of_the_key(tmp_path: Path, fake: Fake, status: int) -> None:
+    said = "x" * (client_module.SAID_CHARACTERS - 20) + KEY
+    for body in (said.encode(), json.dumps({"error": {"message": said}}).encode()):
+        fake.misbehave("given", status=status, body=body)
+        with opened(tmp_path, fake, retries=0) as client, pytest.raises(CotextError) as error:
+            client.post(PATH, asking())
+        assert KEY[:12] not in str(error.value)
+
+
+def test_a_key_that_json_writes_otherwise_is_not_kept(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = 'sk-"quoted"\\and-long'
+    monkeypatch.setenv(VARIABLE, key)
+    fake.misbehave("given", body=json.dumps({"a": [f"Bearer {key}"]}).encode())
+    with opened(tmp_path, fake) as client:
+        assert client.post(PATH, asking()) == {"a": ["Bearer [key]"]}
+
+
+def test_a_key_is_hidden_however_deep_it_is_nested(tmp_path: Path, fake: Fake) -> None:
+    """How deep is too deep differs between versions of Python."""
+    refused = []
+    for depth in (10, 900, 990, 5000, 200_000):
+        fake.misbehave("given", body=f'{{"a": {"[" * depth}"{KEY}"{"]" * depth}}}'.encode())
+        with opened(tmp_path, fake, retries=0) as client:
+            try:
+                value = client.post(PATH, asking(f"{depth}."))["a"]
+            except CotextError as error:
+                refused.append((depth, "nested too deep" in str(error)))
+                continue
+        while isinstance(value, list):
+            (value,) = value
+        assert value == "[key]"
+    assert refused[-1][0] == 200_000
+    assert all(depth >= 900 and told for depth, told in refused)
+
+
+def test_a_placeholder_for_a_key_is_a_word_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "EMPTY")
+    with Fake({"Nothing.": "EMPTY."}, key="EMPTY") as fake, opened(tmp_path, fake) as client:
+        assert said(client.post(PATH, asking("Nothing."))) == "EMPTY."
+
+
+def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake, at_once=2) as client:
+        threads = [
+            threading.Thread(target=client.post, args=(PATH, asking(f"{number}."))) for number in range(12)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(fake.requests) == 12
+    assert fake.most_at_once <= 2
+
+
+def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", seconds=0.2)  # the first is still under way when the others come
+    with opened(tmp_path, fake) as client:
+        threads = [threading.Thread(target=client.post, args=(PATH, asking())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # Paid for once, it counts once.
+        assert (client.counts.now.requests, client.counts.all.requests) == (1, 1)
+    assert len(fake.requests) == 2  # one without an answer
+
+
+def test_an_answer_as_large_as_it_may_be_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "MAX_ANSWER_BYTES", 2_000)
+    content = {"a": "é" * 990}
+    answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
+    answers.keep(request, content)
+    found = answers.find(request)
+    assert found is not None
+    assert found.content == content
+
+
+def test_the_first_answer_of_two_processes_stays(tmp_path: Path) -> None:
+    answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
+    assert answers.keep(request, {"which": 1}).content == {"which": 1}
+    assert answers.keep(request, {"which": 2}).content == {"which": 1}
+    found = answers.find(request)
+    assert found is not None
+    assert found.content == {"which": 1}
+
+
+def test_requests_keep_to_their_pace(tmp_path: Path, fake: Fake) -> None:
+    with opened(tmp_path, fake, requests_per_minute=1200) as client:  # one in 0.05 seconds
+        began = time.monotonic()
+        for number in range(5):
+            client.post(PATH, asking(f"{number}."))
+    assert time.monotonic() - began >= 4 * 0.05
+    assert len(fake.requests) == 5
+
+
+def test_waiting_ends_when_the_job_is_given_up() -> None:
+    pace = Pace(None)
+    pace.rest(60)
+    began = time.monotonic()
+    threading.Timer(0.05, pace.stop).start()
+    with pytest.raises(StoppedError):
+        pace.wait()
+    assert time.monotonic() - began < 10
+
+
+def test_times_that_servers_name() -> None:
+    assert retry_after("2.5", 0) == 2.5
+    assert retry_after("-1", 0) == 0
+    # 2026-11-23 00:00:30 and 20 seconds before it.
+    assert retry_after("Mon, 23 Nov 2026 00:00:30 GMT", 1795392010) == 20
+    assert [retry_after(text, 0) for text in ("", "soon", "nan", "inf")] == [None] * 4
+    assert [backoff(attempt) for attempt in (0, 1, 2, 100)] == [1, 2, 4, 60]
+
+
+def test_tokens_and_their_price() -> None:
+    usage = Usage()
+    usage.add({"usage": {"prompt_tokens": 1_000_000, "completion_tokens": 250_000}})
+    usage.add({"usage": {"prompt_tokens": 500_000, "completion_tokens": 50_000}})
+    # 1.5 million at 2 and 0.3 million at 10.
+    assert usage.cost(Prices(input=2, output=10)) == pytest.approx(6.0)
+    assert usage.cost(None) is None
+    for wrong in ({}, {"usage": {"prompt_tokens": "7", "completion_tokens": True}}, {"usage": [1]}):
+        usage.add(wrong)
+    assert (usage.requests, usage.input_tokens, usage.without_usage) == (5, 1_500_000, 3)
+    assert usage.cost(Prices(input=2, output=10)) is None  # nobody knows
+
+
+def test_answers_lie_beside_the_description(tmp_path: Path) -> None:
+    assert Answers.beside(tmp_path / "gpt.large.yaml").folder == tmp_path / "gpt.large.answers"
+
+
+def test_a_folder_that_takes_no_answers(tmp_path: Path, fake: Fake) -> None:
+    (tmp_path / "model.answers").write_text("in the way")
+    with opened(tmp_path, fake) as client, pytest.raises(CotextError, match="answers cannot be kept there"):
+        client.post(PATH, asking())

@@ -1,0 +1,103 @@
+"""Descriptions of endpoints: what they mean, and what is refused before anything is sent."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from language_models.described import KEY, VARIABLE, described
+
+from cotext.data.languages import Languages
+from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
+from cotext.language_models.plan import spans_of
+from cotext.runtime.errors import CotextError
+
+
+def test_languages_are_codes_or_names(tmp_path: Path) -> None:
+    endpoint = read_endpoint(described(tmp_path, source_language="en", target_language="Swiss German"))
+    assert endpoint.language_names == ("English", "Swiss German")
+    assert endpoint.languages == Languages("en", "")
+    endpoint = read_endpoint(described(tmp_path, source_language="english", target_language="German"))
+    assert str(endpoint.languages) == "en-de"
+
+
+def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
+    assert read_endpoint(described(tmp_path, mode="sentence"), {"mode": "document"}).mode == "document"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mdoel": 1}, "unknown key 'mdoel'; the nearest known one is 'model'"),
+        ({"prices": {"inptu": 1}}, "prices"),
+        ({"model": ...}, "model is missing"),
+        ({"mode": "paragraph"}, "mode = 'paragraph'"),
+        ({"temperature": 3}, "temperature = 3"),
+        ({"at_once": 0}, "at_once = 0"),
+        ({"endpoint": "api.example.com/v1"}, "give the address of an API"),
+        ({"endpoint": "http://[::1/v1"}, "give the address of an API"),
+        ({"endpoint": "http://api..example.com/v1"}, "give the address of an API"),
+        ({"endpoint": "https://user:word@example.com/v1"}, "leave them out"),
+        ({"endpoint": "https://example.com/v1?key=abc"}, "leave them out"),
+        ({"mode": "sentence", "context": 2}, "context is of the modes context and chunk"),
+        ({"mode": "document", "chunk": 2}, "chunk is of the mode chunk"),
+        ({"mode": "context", "context": 0}, "is the mode sentence"),
+        ({"source_language": "German", "target_language": "de"}, "are both German"),
+        ({"template": "Translate!"}, "has no place {sentences}"),
+        ({"template": "{sentence}"}, "is for the modes sentence and context"),
+        ({"template": "{sentences}{sentences}"}, "more than one place"),
+        ({"template": "{sentences}", "mode": "chunk"}, "has no place {context}"),
+        ({"template": "{context}{sentence}", "mode": "sentence"}, "this mode shows none"),
+        ({"parameters": {"stream": True}}, "parameters: stream"),
+        ({"parameters": {"top_p": {1: 2}}}, "parameters"),
+        ({"parameters": {"top_p": float("inf")}}, "parameters"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    path = described(tmp_path, **settings)
+    with pytest.raises(CotextError) as error:
+        read_endpoint(path)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("settings", [{"key": KEY}, {"key": KEY.replace("-", "_")}, {"api_key": KEY}])
+def test_a_key_in_the_file_is_refused_and_not_shown(tmp_path: Path, settings: dict[str, str]) -> None:
+    with pytest.raises(CotextError) as error:
+        read_endpoint(described(tmp_path, **settings))
+    assert "0123456789" not in str(error.value)
+
+
+def test_the_key_comes_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = read_endpoint(described(tmp_path, key=VARIABLE))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(CotextError, match=VARIABLE):
+        endpoint.secret()
+    monkeypatch.setenv(VARIABLE, f"{KEY}\n")
+    assert endpoint.secret() == KEY
+    monkeypatch.setenv(VARIABLE, "Schlüssel-0123456789")
+    with pytest.raises(CotextError) as error:
+        endpoint.secret()
+    assert "Schl" not in str(error.value)
+
+
+def test_what_stands_where_a_run_may_stand(tmp_path: Path) -> None:
+    assert is_endpoint(described(tmp_path))
+    assert not is_endpoint(tmp_path)
+    (tmp_path / "run.yaml").mkdir()
+    assert not is_endpoint(tmp_path / "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "spans"),
+    [
+        ({"mode": "sentence"}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        ({"mode": "context", "context": 2}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        ({"mode": "chunk", "chunk": 2, "context": 1}, [(0, 2), (2, 4), (4, 5)]),
+        ({"mode": "document"}, [(0, 5)]),
+    ],
+)
+def test_what_a_request_translates(
+    tmp_path: Path, settings: dict[str, Any], spans: list[tuple[int, int]]
+) -> None:
+    endpoint: Endpoint = read_endpoint(described(tmp_path, **settings))
+    assert [(span.start, span.stop) for span in spans_of(5, endpoint)] == spans

@@ -1,0 +1,278 @@
+"""`cotext translate endpoint.yaml`: files in and out, the report beside, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Outcome, cotext
+from language_models.described import KEY, VARIABLE, WORDS, described
+from language_models.fake import Fake
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
+from cotext.language_models import client as client_module
+from cotext.language_models.kept_reports import report_beside
+from cotext.language_models.translate_file import report_of
+from cotext.runtime.files import checksum
+from cotext.translation.signature import signature_entries
+
+SOURCE = "\n".join([*WORDS, "", "The cat sleeps.", ""])
+TARGET = "\n".join([*WORDS.values(), "", "Die Katze schläft.", ""])
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
+    monkeypatch.setenv(VARIABLE, KEY)
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with Fake(WORDS, key=KEY) as server:
+        yield server
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "test.en"
+    path.write_text(SOURCE)
+    return path
+
+
+def translated(folder: Path, fake: Fake, *arguments: Any, **settings: Any) -> Outcome:
+    endpoint = described(folder, fake.url, key=VARIABLE, **settings)
+    return cotext("translate", endpoint, folder / "test.en", "--out", folder / "out.de", *arguments)
+
+
+def test_a_file_its_report_and_its_price(tmp_path: Path, fake: Fake, source: Path) -> None:
+    fake.misbehave("merge", when=lambda request: "dog" in request.text)
+    prices = {"input": 2.0, "output": 10.0}
+    outcome = translated(tmp_path, fake, "--json", prices=prices, mode="chunk", chunk=3, context=0, at_once=1)
+    assert outcome.code == 0, outcome.err
+    out = tmp_path / "out.de"
+    assert out.read_text() == TARGET
+    told = json.loads(outcome.out)
+    noted = json.loads((tmp_path / "out.de.report.json").read_text())
+    assert {key: noted[key] for key in told.keys() & noted.keys() - {"format", "version"}} == {
+        key: told[key] for key in told.keys() & noted.keys() - {"format", "version"}
+    }
+    assert noted["format"] == "cotext-endpoint-report"
+    assert noted["output"] == checksum(out)
+    assert (noted["documents"], noted["sentences"], noted["untranslated"]) == (2, 6, [])
+    assert told["repairs"] == [
+        {
+            "document": "1",
+            "first": 1,
+            "last": 3,
+            "problem": "has 2 numbered lines, where 3 were asked for",
+            "remedy": "asked for again",
+        }
+    ]
+    # Two chunks, one of them twice, and the second document.
+    usage = told["usage"]["all"]
+    assert usage["requests"] == 4 == len(fake.requests)
+    assert usage["input_tokens"] > usage["output_tokens"] > 0
+    cost = (2 * usage["input_tokens"] + 10 * usage["output_tokens"]) / 1e6
+    assert usage["cost"] == pytest.approx(cost)
+    today = datetime.now(UTC).date().isoformat()
+    entries = signature_entries(told["signature"])
+    assert entries["model"] == "fake"
+    assert entries["languages"] == "en-de"
+    assert entries["mode"] == "chunk-3"
+    assert entries["answered"] in (today, told["answered"])
+
+
+def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: Fake, source: Path) -> None:
+    body = {"model": "a|b\n\x1b[31mc", "choices": [{"message": {"content": "[1] Eins."}}]}
+    source.write_text("One.\n")
+    fake.misbehave("given", body=json.dumps(body).encode())
+    outcome = translated(tmp_path, fake)
+    assert "|answered_by:a/b [31mc|" in outcome.out
+
+
+def test_a_report_of_elsewhere_stays_in_its_lines(tmp_path: Path, fake: Fake, source: Path) -> None:
+    assert translated(tmp_path, fake).code == 0
+    out = tmp_path / "out.de"
+    beside = report_of(out)
+    content = json.loads(beside.read_text())
+    beside.write_text(json.dumps(content | {"signature": "a\nb.de\x1b[1m"}))
+    found = report_beside(out)
+    assert found is not None
+    assert found.signature == "a b.de [1m"
+
+
+def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:
+    assert translated(tmp_path, fake).code == 0
+    first, sent = (tmp_path / "out.de").read_bytes(), len(fake.requests)
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 2
+    assert "--overwrite" in outcome.err
+    outcome = translated(tmp_path, fake, "--overwrite", "--json")
+    assert (tmp_path / "out.de").read_bytes() == first
+    assert len(fake.requests) == sent
+    usage = json.loads(outcome.out)["usage"]
+    assert (usage["all"]["requests"], usage["now"]["requests"]) == (2, 0)
+
+
+def test_a_job_that_fails_goes_on(tmp_path: Path, fake: Fake, source: Path) -> None:
+    fake.misbehave("503", times=None, when=lambda request: "[5]" not in request.text)
+    outcome = translated(tmp_path, fake, retries=1, at_once=1)
+    assert outcome.code == 2
+    assert "no answer after 2 attempts" in outcome.err
+    assert not (tmp_path / "out.de").exists()
+    assert not list(tmp_path.glob("out.de*"))
+    fake.behave()
+    sent = len(fake.requests)
+    assert translated(tmp_path, fake, retries=1).code == 0
+    assert len(fake.requests) == sent + 1  # the first document is there
+    assert (tmp_path / "out.de").read_text() == TARGET
+
+
+def test_a_file_in_the_place_of_the_report_stays(tmp_path: Path, fake: Fake, source: Path) -> None:
+    (tmp_path / "out.de.report.json").write_text("mine")
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 2
+    assert "out.de.report.json: exists" in outcome.err
+    assert not fake.requests
+
+
+def test_a_source_that_looks_like_another_language(tmp_path: Path, fake: Fake, source: Path) -> None:
+    outcome = translated(tmp_path, fake, source_language="fr")
+    assert "by its name in 'en'" in outcome.err
+
+
+def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:
+    fake.misbehave("refuse", times=None, when=lambda request: "It is loud." in request.text)
+    outcome = translated(tmp_path, fake, repeats=0)
+    assert (tmp_path / "out.de").read_text() == TARGET.replace("Er ist laut.", "It is loud.")
+    assert "6 sentences in 2 documents" in outcome.out
+    assert "untranslated: the source stands there: 1 (the answer has no numbered lines), 1:4" in outcome.out
+    assert "model:fake|" in outcome.out
+    assert KEY not in outcome.out + outcome.err
+    assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_settings_of_the_command_line(tmp_path: Path, fake: Fake, source: Path) -> None:
+    endpoint = described(tmp_path, fake.url, key=VARIABLE)
+    options = ("--set", "mode=sentence", "--target-language", "Danish", "--out", tmp_path / "out.da")
+    outcome = cotext("translate", endpoint, source, *options)
+    assert outcome.code == 0, outcome.err
+    assert "into Danish" in fake.requests[0].text
+    assert "languages:en-da|mode:sentence|" in outcome.out
+
+
+def test_several_files_into_a_folder(tmp_path: Path, fake: Fake) -> None:
+    for name, text in (("a.en", SOURCE), ("b.en", "It is loud.\n")):
+        (tmp_path / name).write_text(text)
+    endpoint = described(tmp_path, fake.url, key=VARIABLE)
+    outs = tmp_path / "out"
+    outcome = cotext("translate", endpoint, tmp_path / "a.en", tmp_path / "b.en", "--out-dir", outs, "--json")
+    assert outcome.code == 0, outcome.err
+    assert (outs / "a.en").read_text() == TARGET
+    assert (outs / "b.en").read_text() == "Er ist laut.\n"
+    files = json.loads(outcome.out)["files"]
+    assert [file["usage"]["all"]["requests"] for file in files] == [2, 1]
+
+
+# A translation memory is a file of a person, and no corpus, to `translate`.
+@pytest.mark.parametrize("format", sorted(FORMATS.keys() - {"tmx"}))
+def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> None:
+    source, out = tmp_path / "test.en", tmp_path / "out.de"
+    sentences = tuple(WORDS)
+    if FORMATS[format].holds_both_languages:
+        documents = [ParallelDocument(name, sentences, sentences[::-1]) for name in "ab"]
+        write_parallel(source, None, documents, format, ("en", "de"))
+    else:
+        write_documents(source, [Document(name, sentences) for name in "ab"], format)
+    outcome = translated(tmp_path, fake, "--format", format)
+    assert outcome.code == 0, outcome.err
+    found = [document.sentences for document in read_documents(out, format, "target")]
+    assert found == [tuple(WORDS.values())] * 2
+
+
+def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
+    lines = [
+        {"doc_id": "a", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "<p>It is loud.</p><p></p>"},
+        {"doc_id": "b", "src_lang": "en", "tgt_lang": "cs_CZ", "source_doc": "It is loud."},
+        {"doc_id": "c", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "It is tired.\n\nIt is loud."},
+    ]
+    for line in lines:
+        line["instruction"] = f"Be formal in {line['doc_id']}.\n100% of it."
+    source, out = tmp_path / "test.en", tmp_path / "out.de"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 0, outcome.err
+    assert "|instructions:2|" in outcome.out
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(line["doc_id"], line["tgt_lang"], line["hypothesis"]) for line in found] == [
+        ("a", "de_DE", "<p>Er ist laut.</p><p></p>"),
+        ("c", "de_DE", "Sie ist müde.\n\nEr ist laut."),
+    ]
+    instructed = {request.question.split("Be formal in ")[1][:14] for request in fake.requests}
+    assert instructed == {"a.\n100% of it.", "c.\n100% of it."}
+    source.write_text(source.read_text() + json.dumps(lines[0]) + "\n")
+    outcome = translated(tmp_path, fake, "--overwrite")
+    assert (outcome.code, "there are two 'a'" in outcome.err) == (2, True)
+    assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--glossary", "terms.tsv"), "--glossary is not for language models"),
+        (("--scores", "scores.tsv"), "--scores is not for language models"),
+        (("--shard", "1/2"), "--shard is not for language models"),
+        (("--checkpoint", "0"), "--checkpoint is not for language models"),
+        (("--set", "beam=4"), "unknown key 'beam'"),
+        (("--set", "mode=window"), "mode = 'window'"),
+        (("--format", "markdown"), "language models behind an API translate corpora"),
+    ],
+)
+def test_what_is_refused_before_anything_is_sent(
+    tmp_path: Path, fake: Fake, source: Path, arguments: tuple[str, str], message: str
+) -> None:
+    outcome = translated(tmp_path, fake, *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not fake.requests
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.yaml", "test.en"]
+
+
+def test_a_key_that_is_missing_or_wrong(
+    tmp_path: Path, fake: Fake, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sk-another-0123456789")
+    outcome = translated(tmp_path, fake)
+    assert outcome.code == 2
+    assert f"is the key in {VARIABLE} right?" in outcome.err
+    monkeypatch.delenv(VARIABLE)
+    outcome = translated(tmp_path, fake)
+    assert f"{VARIABLE} is not set" in outcome.err
+
+
+def test_bidirectional_control_characters_are_counted_and_left(
+    tmp_path: Path, fake: Fake, source: Path
+) -> None:
+    """Those of the model, and not those of a sentence that stays in the source language."""
+    fake.words |= {"It is tired.": "Sie ist \u202emüde\u202c.", "A dog barks.": "Ein Hund \u2066bellt."}
+    source.write_text(SOURCE.replace("Nobody comes.", "Nobody \u200fcomes."))
+    fake.misbehave("empty", times=None, when=lambda request: "Nobody" in request.text)
+    outcome = translated(tmp_path, fake, mode="sentence", repeats=0)
+    assert outcome.code == 0, outcome.err
+    assert "Sie ist \u202emüde\u202c.\nEin Hund \u2066bellt.\n" in (tmp_path / "out.de").read_text()
+    noted = json.loads(report_of(tmp_path / "out.de").read_text())
+    assert noted["untranslated"] == ["1:5"]
+    assert noted["direction_controls"] == {"U+202C": 1, "U+202E": 1, "U+2066": 1}
+    assert "out.de: 3 bidirectional control characters" in outcome.err
+    assert "in 1:2 and other sentences (U+202C: 1, U+202E: 1, U+2066: 1)" in outcome.err
+    assert not {"\u202e", "\u2066"} & {*outcome.err, *outcome.out}
+
+
+def test_without_bidirectional_control_characters_nothing_is_told(
+    tmp_path: Path, fake: Fake, source: Path
+) -> None:
+    assert "bidirectional" not in translated(tmp_path, fake).err
+    assert json.loads(report_of(tmp_path / "out.de").read_text())["direction_controls"] == {}

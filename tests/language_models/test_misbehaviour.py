@@ -1,0 +1,218 @@
+"""Servers that misbehave: each attempt that failed is told, time is limited, and Ctrl-C ends everything."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext
+from language_models.described import WORDS, described
+from language_models.fake import Fake
+from tiny_runs import PROCESSES
+
+from cotext.language_models import client as client_module
+from cotext.language_models.client import Client, UnansweredError
+from cotext.language_models.config import read_endpoint
+from cotext.language_models.pace import StoppedError
+from cotext.runtime.errors import CotextError
+from cotext.runtime.signals import INTERRUPTED
+
+PATH = "chat/completions"
+PAYLOAD = {"model": "fake", "messages": [{"role": "user", "content": "The cat sleeps."}]}
+DEEP = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with Fake(WORDS) as server:
+        yield server
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.01)
+
+
+def asked(folder: Path, fake: Fake, **settings: Any) -> tuple[UnansweredError, list[str]]:
+    """The error of a request that is never answered, and what was told before."""
+    told: list[str] = []
+    with Client.open(described(folder, fake.url, **settings)) as client:
+        client.tell = told.append
+        with pytest.raises(UnansweredError) as error:
+            client.post(PATH, PAYLOAD)
+    return error.value, told
+
+
+ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
+    "no JSON": ({"body": b"<html>"}, "not valid JSON"),
+    "cut off": ({"body": b'{"choices": ['}, "not valid JSON"),
+    "no object": ({"body": b"[]"}, "no JSON object"),
+    "deep": ({"body": DEEP}, "nested too deep"),
+    "headers": (
+        {"body": b"{}", "headers": {"X-Large": "x" * 200_000}},
+        "headers of the answer are too large",
+    ),
+    "many headers": (
+        {"body": b"{}", "headers": {f"X-{n}": "x" * 500 for n in range(300)}},
+        "headers of the answer are too large",
+    ),
+    "packed": ({"body": b"no gzip", "headers": {"Content-Encoding": "gzip"}}, "DecodingError"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.usefixtures("quick")
+def test_an_answer_without_use_is_asked_for_twice(tmp_path: Path, fake: Fake, name: str) -> None:
+    options, words = ANSWERS[name]
+    fake.misbehave("given", times=None, **options)
+    error, told = asked(tmp_path, fake)
+    assert len(fake.requests) == 2
+    [line] = told
+    assert "attempt 1 of 2 failed: " in line
+    assert words in line
+    assert line.endswith("the next one starts in 0.01 seconds")
+    assert words in str(error)
+    assert "no answer after 2 attempts" in str(error)
+    fake.behave()
+    fake.misbehave("given", times=1, **options)
+    with Client.open(described(tmp_path, fake.url)) as client:
+        assert client.post(PATH, PAYLOAD)["choices"]
+
+
+@pytest.mark.parametrize("fault", ["timeout", "drip"])
+@pytest.mark.usefixtures("quick")
+def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str) -> None:
+    """Six repeats of 0.4 seconds would be 2.8."""
+    options = {"part": "body"} if fault == "drip" else {}
+    fake.misbehave(fault, times=None, seconds=30, **options)
+    began = time.monotonic()
+    error, told = asked(tmp_path, fake, timeout=0.4, total_timeout=1.0)
+    assert 0.9 < time.monotonic() - began < 2
+    assert 2 <= len(told) <= 3
+    assert told[0].endswith("no whole answer in 0.4 seconds; the next one starts in 0.01 seconds")
+    assert told[0].startswith(f"{fake.url}/{PATH}: attempt 1 of 7 failed: ")
+    assert "of total_timeout (1 seconds) 0 seconds are left" in str(error)
+
+
+def test_closed_connections_are_told_with_their_pauses(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("disconnect", times=None)
+    began = time.monotonic()
+    error, told = asked(tmp_path, fake, total_timeout=1.5, timeout=1.0)
+    assert 0.9 < time.monotonic() - began < 2
+    [line] = told
+    assert "RemoteProtocolError: Server disconnected" in line
+    assert line.endswith("the next one starts in 1 seconds")
+    assert "the next one would start in 2 seconds" in str(error)
+
+
+def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("429", times=None, retry_after=3600)
+    began = time.monotonic()
+    error, told = asked(tmp_path, fake)
+    assert time.monotonic() - began < 5
+    assert (len(fake.requests), told, error.status) == (1, [], 429)
+    words = "would start in 3,600 seconds, and of total_timeout (300 seconds) 300 seconds are left"
+    assert words in str(error)
+
+
+def test_the_pace_is_no_attempt(tmp_path: Path, fake: Fake) -> None:
+    """Requests that wait for their turn longer than `total_timeout` are sent nevertheless."""
+    settings = {"requests_per_minute": 100, "total_timeout": 0.5, "timeout": 0.5}
+    with Client.open(described(tmp_path, fake.url, **settings)) as client:
+        for repeat in range(3):
+            assert client.post(PATH, PAYLOAD, repeat)["choices"]
+
+
+def test_limits_that_contradict_each_other(tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match="timeout = 400 is longer than total_timeout = 300"):
+        read_endpoint(described(tmp_path, timeout=400))
+
+
+def test_what_a_server_says_cannot_change_the_screen(
+    tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.01)
+    body = b'{"error": {"message": "\\u202ebusy [red]"}}'
+    fake.misbehave("given", times=1, status=503, body=body)
+    with Client.open(described(tmp_path, fake.url)) as client:
+        client.post(PATH, PAYLOAD)
+    told = capsys.readouterr().err
+    assert "status 503: \\u202ebusy [red]; the next one" in told
+
+
+def test_closed_nobody_waits_for_an_answer(tmp_path: Path, fake: Fake) -> None:
+    fake.misbehave("timeout", times=None, seconds=30)
+    ended: list[BaseException] = []
+    with Client.open(described(tmp_path, fake.url)) as client:
+
+        def ask(repeat: int) -> None:
+            try:
+                client.post(PATH, PAYLOAD, repeat)
+            except StoppedError as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(fake.requests) < 4:
+            time.sleep(0.01)
+        began = time.monotonic()
+        client.close()
+        for thread in threads:
+            thread.join(10)
+        assert time.monotonic() - began < 2
+    assert len(ended) == 4
+
+
+# --- Ctrl-C
+
+
+def _command(arguments: list[str | Path]) -> None:
+    outcome = cotext(*arguments)
+    print(outcome.err, file=sys.stderr)
+    sys.exit(outcome.code)
+
+
+@pytest.mark.parametrize("command", ["translate", "cxmi"])
+@pytest.mark.parametrize(
+    "fault",
+    [("timeout", {"seconds": 60}), ("drip", {"part": "head", "seconds": 60}), ("429", {"retry_after": 60})],
+    ids=lambda fault: fault[0],
+)
+def test_an_interrupt_ends_the_command_at_once(
+    tmp_path: Path, fake: Fake, command: str, fault: tuple[str, dict[str, Any]]
+) -> None:
+    source, out = tmp_path / "a.txt", tmp_path / "out.txt"
+    source.write_text("\n\n".join(WORDS) + "\n")
+    endpoint = described(tmp_path, fake.url)
+    arguments: list[str | Path] = ["cxmi", endpoint, "--source", source, "--target", source]
+    if command == "translate":
+        arguments = ["translate", endpoint, source, "--out", out]
+    before = 2 if command == "translate" else 0
+    name, options = fault
+    fake.misbehave(name, times=None, when=lambda request: len(fake.requests) > before, **options)
+    process = PROCESSES.Process(target=_command, args=(arguments,), daemon=True)
+    process.start()
+    while len(fake.requests) < before + 1:
+        assert process.is_alive()
+        time.sleep(0.01)
+    time.sleep(0.3)
+    assert process.pid is not None
+    began = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    process.join(20)
+    assert (process.exitcode, time.monotonic() - began < 3) == (INTERRUPTED, True)
+    assert not out.exists()
+    if command == "translate":
+        kept = len(list((tmp_path / "model.answers").rglob("*.json")))
+        assert kept == before
+        fake.behave()
+        sent = len(fake.requests)
+        assert cotext(*arguments).code == 0
+        assert len(fake.requests) - sent == len(WORDS) - kept
+        assert out.read_text().split() == " ".join(WORDS.values()).split()

@@ -1,0 +1,125 @@
+"""Word alignment from cross-attention, for every kind of system."""
+
+from typing import Any
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, pieces, tiny_config, window
+
+from cotext.config.recipe import load_config
+from cotext.data.batch import Instance
+from cotext.data.collate import make_batch
+from cotext.data.documents import ParallelDocument
+from cotext.data.views import Window
+from cotext.layers.kernels.sdpa import watch_weights
+from cotext.models.build import build_model
+from cotext.translation.alignment import Attended, align
+from cotext.translation.terms.word_alignment import proportional
+from cotext.translation.translator import DocumentTranslator
+
+TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
+DOCUMENTS = [
+    ParallelDocument("0", ("a b c", "d e", "f", "", "g h i"), ("c b", "e f d", "g h", "", "a b c d")),
+    ParallelDocument("1", ("b a", "c"), ("a", "j i h")),
+]
+RECIPES = (
+    "focused-concatenation/base",
+    "focused-concatenation/s4to4-shift-cd",
+    "docflat/docflat-c",
+    "docflat/doc2doc",
+    "docflat/abd",
+    "docflat/mbe",
+    "flat-transformer/flat",
+    "g-transformer/randinit",
+    "p-transformer/ctx",
+    "mcn/final",
+    "han/joint",
+    "mr/doc2doc",
+    "modern/alibi-shift",
+    "casa/casa",
+    "casa/glat",
+    "casa/latent",
+    "mixtures/docflat-g-transformer",
+)
+
+
+def translator(config: Any, seed: int = 0) -> DocumentTranslator:
+    torch.manual_seed(seed)
+    model = build_model(config, TOKENIZER.vocabulary_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return DocumentTranslator(model.double().eval(), config, TOKENIZER, torch.device("cpu"))
+
+
+def of_recipe(name: str) -> DocumentTranslator:
+    size = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    overrides = [f"model.{key}={value}" for key, value in size.items()]
+    config = load_config(name, overrides=overrides)
+    if config.view.numbers == "corpus":
+        overrides.append("view.numbers=12")
+    if config.model.shift == "corpus":
+        overrides.append("model.shift=5")
+    return translator(load_config(name, overrides=overrides))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_system_aligns_its_own_sentences(recipe: str) -> None:
+    system = of_recipe(recipe)
+    found = align(system, DOCUMENTS)
+    assert [len(each) for each in found] == [5, 2]
+    for document, of_document in zip(DOCUMENTS, found, strict=True):
+        for source, target, each in zip(document.source, document.target, of_document, strict=True):
+            words = len(target.split()), len(source.split())
+            assert each.weights.shape == words
+            assert [target[a:b] for a, b in each.target_spans] == target.split()
+            assert [source[a:b] for a, b in each.source_spans] == source.split()
+            if all(words):
+                torch.testing.assert_close(each.weights.sum(dim=1), torch.ones(words[0]).double())
+    if system.plan.kind.path is None:
+        assert not torch.equal(found[0][0].weights, proportional("a b c", "c b").weights)
+
+
+@pytest.mark.parametrize("recipe", ["docflat/docflat-c", "mcn/final", "casa/casa"])
+def test_alignments_do_not_depend_on_the_batch_nor_on_what_else_is_asked(recipe: str) -> None:
+    system = of_recipe(recipe)
+    together = align(system, DOCUMENTS)
+    [alone] = align(system, DOCUMENTS[:1], [[4, 1]])
+    torch.testing.assert_close(alone[0].weights, together[0][4].weights)
+    torch.testing.assert_close(alone[1].weights, together[0][1].weights)
+
+
+def test_it_is_the_attention_of_the_step_that_writes_a_token_or_reads_it() -> None:
+    """Against the weights of one row, taken apart by hand."""
+    system = translator(tiny_config(view=window(1)))
+    document = ParallelDocument("0", ("a b c", "d e"), ("c b", "e f d"))
+    shown: list[torch.Tensor] = []
+
+    def watch(weights_BHTS: torch.Tensor, *rest: Any) -> None:
+        shown.append(weights_BHTS)
+
+    # Of the second window: source  a b c sep d e eos   input  bos c b sep e f d   label  c b sep e f d eos
+    symbols = system.plan.symbols
+    encode = TOKENIZER.encode
+    whole = Window(range(2), range(2), range(1, 2))
+    row = Instance(0, whole, [encode(s) for s in document.source], [encode(t) for t in document.target])
+    batch = make_batch([row], symbols)
+    with torch.inference_mode():
+        state = system.model.encode(batch.source)
+        with watch_weights(watch):
+            system.model.decode(batch.target_input, batch.input_sentence, state)
+    crosses = [weights for weights in shown if weights.size(3) == 7 and weights.size(2) == 7][1::2]
+    assert len(crosses) == 2
+    for layer in (0, 1):
+        for shifted in (False, True):
+            [[found]] = align(system, [document], [[1]], Attended((layer,), shifted))
+            first = 3 + shifted
+            by_hand = crosses[1 - layer][0].mean(dim=0)[first : first + 3, 4:6]
+            torch.testing.assert_close(found.weights, by_hand / by_hand.sum(dim=1, keepdim=True))
+
+
+def test_other_sentences_of_the_row_take_no_part() -> None:
+    """Whole documents: the tokens of a sentence are told by its place, whatever words others have."""
+    system = translator(tiny_config(view=pieces()))
+    [found] = align(system, [ParallelDocument("0", ("a a", "a b", "b a"), ("c", "c d", "d c c"))])
+    assert [each.weights.shape for each in found] == [(1, 2), (2, 2), (3, 2)]

@@ -1,0 +1,203 @@
+"""What candidates have in common is read once, and the scores are those of each candidate by itself."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_equivalence import PARALLEL
+from test_equivalence import SYSTEMS as MODELS
+from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from torch import Tensor
+
+from cotext.config.recipe import Config
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.documents import ParallelDocument
+from cotext.evaluation.studies.contrastive.contrastive import run_suite
+from cotext.models.build import build_model
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+from cotext.translation import candidate_scoring as module
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.scorer import SentenceScore
+from cotext.translation.translator import DocumentTranslator
+
+CPU = torch.device("cpu")
+TOKENIZER = PlainWordTokenizer(["the", "cat", "it", "mat", "die", "katze", "sie", "er", "es", "matte"])
+VIEWS = {
+    "sentence": tiny_config(),
+    "window": tiny_config(view=window(2)),
+    "window, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
+    "source context": tiny_config(view=window(2) | {"target_before": 0}),
+    "window, shed": tiny_config(view=window(3, max_tokens=10), model={"positions": "reset"}),
+    "document": tiny_config(view=pieces(), model={"segments": "learned"}),
+    "document, indexed": tiny_config(view=pieces() | {"separators": "indexed", "indexed_separators": 3}),
+    "document, bracket": tiny_config(view=pieces() | {"separators": "bracket"}, model={"positions": "reset"}),
+    "document, in pieces": tiny_config(view=pieces(10)),
+    "document, in parts": tiny_config(view=pieces(parts=2)),
+    "cumulative": tiny_config(view=pieces(16, "cumulative")),
+}
+
+
+def choice(source: Sequence[str], *candidates: Sequence[str]) -> CandidateSet:
+    columns = enumerate(zip(*candidates, strict=True))
+    return CandidateSet(source, candidates, [j for j, column in columns if len(set(column)) > 1])
+
+
+CHOICES = [
+    # They differ in the middle, at the beginning, by a whole end, and not in all windows.
+    choice(
+        ("the cat", "it the mat", "cat"),
+        ("die katze", "die sie matte", "katze"),
+        ("die katze", "die er matte es", "katze"),
+        ("die katze", "die es", "katze"),
+    ),
+    choice(("it",), ("sie",), ("er",)),
+    choice(("it cat", "the"), ("sie", "die"), ("", "die"), ("sie katze er er", "die")),
+    # In two sentences; two candidates are the same; the first sentence is nothing in some.
+    choice(
+        ("the", "cat it", "mat mat it", "it"),
+        ("die", "katze sie", "matte matte", "sie"),
+        ("die", "katze er", "matte matte", "er"),
+        ("die", "katze sie", "matte matte", "sie"),
+        ("die", "katze sie", "matte matte", "er es"),
+    ),
+    choice(("", "it the"), ("", "sie die"), ("die", "sie die"), ("", "er die")),
+    choice(("the mat",), ("die matte",), ("die matte",)),
+]
+
+
+def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
+    changed = config.model_copy(
+        update={"decode": config.decode.model_copy(update={"max_tokens": max_tokens})}
+    )
+    return DocumentTranslator(random_model(config, TOKENIZER), changed, TOKENIZER, CPU)
+
+
+def one_by_one(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
+    return [
+        [
+            t.score_sentences([(ParallelDocument("d", tuple(c.source), tuple(candidate)), c.compared)])[0]
+            for candidate in c.candidates
+        ]
+        for c in choices
+    ]
+
+
+def check(found: Sequence[Sequence[SentenceScore]], expected: Sequence[Sequence[SentenceScore]]) -> None:
+    assert [len(each) for each in found] == [len(each) for each in expected]
+    for members, others in zip(found, expected, strict=True):
+        for a, b in zip(members, others, strict=True):
+            assert a.tokens == b.tokens
+            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("max_tokens", [1, 60, 8000])
+def test_every_view(name: str, max_tokens: int) -> None:
+    t = translator(VIEWS[name], max_tokens)
+    check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
+
+
+# Each system with one of them, in turn.
+CUTS = [window(2), pieces() | {"separators": "bracket"}, window(2) | {"separators": "bracket"}, pieces()]
+
+
+@pytest.mark.parametrize(("name", "cut"), list(zip(MODELS, itertools.cycle(CUTS), strict=False)))
+def test_every_system(name: str, cut: dict[str, Any]) -> None:
+    """Where rows see each other too, as they are then scored together."""
+    t = translator(tiny_config(view=cut, model=MODELS[name], decode={"group_windows": 2}))
+    check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_systems_that_write_at_once(name: str) -> None:
+    """They have no prefixes; a sentence may be impossible."""
+    config = tiny_config(
+        model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},
+        view={"kind": "document", "separators": "bracket"},
+        loss={"name": "glancing"},
+    )
+    model = build_model(config, TOKENIZER.vocabulary_size).double().eval()
+    t = DocumentTranslator(model, config, TOKENIZER, CPU)
+    check(score_candidates(t, CHOICES[:2]), one_by_one(t, CHOICES[:2]))
+
+
+words = st.lists(st.sampled_from(TOKENIZER.words[4:]), max_size=4).map(" ".join)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(VIEWS)))
+def test_any_candidates(data: st.DataObject, name: str) -> None:
+    count = data.draw(st.integers(1, 3))
+    document = st.lists(words, min_size=count, max_size=count).map(tuple)
+    made = st.tuples(document, st.lists(document, min_size=2, max_size=4))
+    choices = [choice(s, *c) for s, c in data.draw(st.lists(made, min_size=1, max_size=3))]
+    t = translator(VIEWS[name])
+    check(score_candidates(t, choices), one_by_one(t, choices))
+
+
+def test_each_source_is_read_once_and_each_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked out by hand: three candidates with the first sentence, `die` and the symbols in common."""
+    read: list[tuple[int, ...]] = []
+    encode, decode = Transformer.encode, Transformer.decode
+
+    def noting_encode(self: Transformer, source: Any) -> Any:
+        read.append(tuple(source.tokens.shape))
+        return encode(self, source)
+
+    def noting_decode(self: Transformer, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+        read.append(tuple(tokens.shape))
+        return decode(self, tokens, sentence, state)
+
+    monkeypatch.setattr(Transformer, "encode", noting_encode)
+    monkeypatch.setattr(Transformer, "decode", noting_decode)
+    score_candidates(translator(VIEWS["window"]), CHOICES[:1])
+    # source: the cat sep it the mat eos; prefix: bos die katze sep die; continuations: er matte es.
+    assert read == [(1, 7), (1, 5), (3, 3)]
+
+
+def test_nothing_to_compare() -> None:
+    t = translator(VIEWS["window"])
+    assert score_candidates(t, []) == []
+    assert score_candidates(t, [CandidateSet(("it",), (("sie",), ("er",)), ())]) == [
+        [SentenceScore(0.0, 0)] * 2
+    ]
+
+
+def test_a_damaged_model_is_refused() -> None:
+    t = translator(VIEWS["window"])
+    with torch.no_grad():
+        t.model.output_weight.fill_(float("nan"))
+    with pytest.raises(CotextError, match="not finite"):
+        score_candidates(t, CHOICES)
+
+
+def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks never cut an example, and every candidate is counted once."""
+    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive.SUITE_CHUNK", 4)
+    examples = tuple(
+        ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0)
+        for n, c in enumerate(CHOICES)
+    )
+    counted: list[int] = []
+    asked: list[int] = []
+
+    def noting(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
+        asked.append(len(choices))
+        return module.score_candidates(t, choices)
+
+    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive_contexts.score_candidates", noting)
+    t = translator(VIEWS["window"])
+    suite = ContrastiveSuite("s", "en", "de", examples)
+    report = run_suite(t, suite, on_candidates=counted.append)
+    assert sum(counted) == sum(len(c.candidates) for c in CHOICES)
+    assert asked == [2, 2, 2]
+    right = sum(
+        members[0].log_probability > max(m.log_probability for m in members[1:]) + 1e-9
+        for members in one_by_one(t, CHOICES)
+    )
+    assert report.overall.correct == right

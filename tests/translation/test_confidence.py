@@ -1,0 +1,52 @@
+"""Confidence of sentences, and which of a file are marked."""
+
+import math
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+
+from cotext.data.documents import Document
+from cotext.translation.confidence import confidences, least_sure
+from cotext.translation.translator import DocumentTranslator
+
+TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
+
+
+def translator() -> DocumentTranslator:
+    config = tiny_config(view=window(1))
+    return DocumentTranslator(
+        random_model(config, TOKENIZER).double().eval(), config, TOKENIZER, torch.device("cpu")
+    )
+
+
+def test_it_is_the_mean_probability_of_the_tokens() -> None:
+    [(_, found)] = translator().translate([Document("0", ("a b", "", "c d e"))])
+    sure = confidences(found)
+    assert sure[1] is None
+    for j in (0, 2):
+        value = sure[j]
+        assert value is not None
+        assert 0 < value <= 1
+        assert value ** found.tokens[j] == pytest.approx(math.exp(found.log_probabilities[j]))
+
+
+def test_a_sentence_that_was_given_has_none() -> None:
+    [(_, found)] = translator().translate([Document("0", ("a b", "c"))], taken={0: {0: "f"}})
+    first, second = confidences(found)
+    assert first is None
+    assert second is not None
+
+
+def test_a_tenth_is_marked_the_lowest() -> None:
+    values = [0.5, None, *(0.9 - n / 100 for n in range(17)), 0.4, 0.95]
+    assert [values[j] for j, low in enumerate(least_sure(values)) if low] == [0.5, 0.4]
+
+
+@pytest.mark.parametrize("values", [[], [None] * 30, [0.1] * 9])
+def test_few_sentences_are_not_marked(values: list[float | None]) -> None:
+    assert least_sure(values) == [False] * len(values)
+
+
+def test_of_equals_the_first_is_marked() -> None:
+    assert least_sure([0.3] * 10) == [True, *[False] * 9]

@@ -1,0 +1,165 @@
+"""Lists of hypotheses: the best ones of all there are, and the best one as without a list."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from tables import Table, table_source
+from test_beam_search import (
+    KINDS,
+    SEP,
+    A,
+    B,
+    Listening,
+    all_translations,
+    length_penalties,
+    penalised,
+    rows_source,
+    search_table,
+    transformer,
+)
+from tiny import logits
+
+from cotext.config.decoding import LengthPenaltyForm
+from cotext.data.batch import Source
+from cotext.models.interface import TranslationModel
+from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.sentence_recovery import begun_input
+
+ONE = [SearchRequest((), 0, (5,)), SearchRequest((A, SEP), 0, (6,)), SearchRequest((A, SEP, B), 0, (4,))]
+KEYS = [3, 5, 7]
+
+
+def scores(hypothesis: Hypothesis) -> list[float]:
+    [others] = hypothesis.others
+    return [hypothesis.score, *(other.score for other in others)]
+
+
+@pytest.mark.parametrize("align", ["constrained", "free"])
+@length_penalties
+def test_a_beam_wide_enough_finds_the_best_of_all_in_order(
+    align: Align, length_penalty: float, form: LengthPenaltyForm
+) -> None:
+    requests = ONE if align == "constrained" else ONE[:1]
+    options = SearchOptions(700, length_penalty, align, nbest=12, length_penalty_form=form)
+    for seed in range(3):
+        found = search_table(Table(seed), KEYS[: len(requests)], requests, options)
+        for key, request, hypothesis in zip(KEYS, requests, found, strict=False):
+            _, every = all_translations(seed, key, request, "plain", align)
+            ranked = sorted(
+                ((penalised(log_p, len(new) + 1, length_penalty, form), log_p, new) for new, log_p in every),
+                key=lambda each: -each[0],
+            )[:12]
+            [others] = hypothesis.others
+            assert [hypothesis.tokens, *(list(o.tokens) for o in others)] == [new for _, _, new in ranked]
+            assert scores(hypothesis) == pytest.approx([score for score, _, _ in ranked], abs=1e-12)
+            assert [o.log_probability for o in others] == pytest.approx(
+                [log_p for _, log_p, _ in ranked[1:]], abs=1e-12
+            )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beam", [2, 3, 6])
+def test_the_best_hypothesis_is_that_of_a_search_without_a_list(kind: str, beam: int) -> None:
+    """Narrow beams, where what a list keeps could take the place of what is going to win."""
+    different = 0
+    for seed in range(12):
+        model = Table(seed, sharpness=1.0 + seed % 3)
+        requests = [SearchRequest((), 0, (9,)), SearchRequest((), 1, (12,)), SearchRequest((), 0, (4, 5))]
+        plain = search_table(model, KEYS, requests, SearchOptions(beam), kind)
+        listed = search_table(model, KEYS, requests, SearchOptions(beam, nbest=beam), kind)
+        for before, after in zip(plain, listed, strict=True):
+            assert (before.tokens, before.truncated) == (after.tokens, after.truncated)
+            assert before.token_log_probabilities == after.token_log_probabilities
+            assert before.others == ()
+        *single, several = listed
+        assert several.others == ()  # its sentences are written one after the other
+        for hypothesis in single:
+            assert len(scores(hypothesis)) == beam
+            assert all(a >= b for a, b in pairwise(scores(hypothesis)))
+            tokens = {tuple(hypothesis.tokens), *(other.tokens for other in hypothesis.others[0])}
+            assert len(tokens) == beam
+            different += len({len(each) for each in tokens}) > 1
+    assert different > 5  # lists are not of one length, for which no reserve were needed
+
+
+@pytest.mark.parametrize("nbest", [2, 5])
+def test_log_probabilities_are_the_models_own_and_batches_do_not_matter(nbest: int) -> None:
+    model, symbols = transformer(3)
+    source, lengths = rows_source([5, 9, 3]), [5, 9, 3]
+    requests = [SearchRequest((), 0, (6,)), SearchRequest((3, 4, 10), 0, (9,)), SearchRequest((6,), 0, (5,))]
+    options = SearchOptions(5, nbest=nbest)
+    together = search(model, source, requests, symbols, options)
+    for row, (request, length) in enumerate(zip(requests, lengths, strict=True)):
+        one = source.select(torch.tensor([row]))
+        one.tokens, one.sentence = one.tokens[:, :length], one.sentence[:, :length]
+        [alone] = search(model, one, [request], symbols, options)
+        assert alone.tokens == together[row].tokens
+        [others], [also] = alone.others, together[row].others
+        assert [o.tokens for o in others] == [o.tokens for o in also]
+        assert len(others) == nbest - 1
+        for other in others:
+            forced = log_probability(model, one, request, other.tokens, symbols)
+            assert other.log_probability == pytest.approx(forced, abs=1e-9)
+            assert other.score == pytest.approx(forced / (len(other.tokens) + 1) ** 0.6, abs=1e-9)
+
+
+def log_probability(
+    model: TranslationModel,
+    source: Source,
+    request: SearchRequest,
+    tokens: tuple[int, ...],
+    symbols: SearchSymbols,
+) -> float:
+    """That of the labels, by a full pass over the row."""
+    labels = (*request.prefix, *tokens)
+    inputs, sentence = begun_input(labels, symbols.special, request.first_sentence, 0)
+    with torch.inference_mode():
+        hidden = model.decode(
+            torch.from_numpy(inputs)[None], torch.from_numpy(sentence)[None], model.encode(source)
+        )
+        rows = logits(model, hidden)[0].log_softmax(dim=1)[len(request.prefix) :]
+    return float(sum(rows[i, label] for i, label in enumerate([*tokens, symbols.special.eos])))
+
+
+def test_a_list_worked_by_hand() -> None:
+    # Whatever was written, a has probability 1/2, b and the end 1/4: a 1/8, b 1/16, a a 1/16, a b 1/32 ...
+    model = Table(0, entries=1)
+    none = -1e9
+    model.logits[0] = torch.tensor(
+        [none, none, none, math.log(0.25), none, none, math.log(0.5), math.log(0.25), none]
+    )
+    [found] = search_table(model, [0], [SearchRequest((), 0, (3,))], SearchOptions(6, 0.0, nbest=4))
+    assert found.tokens == [A]
+    assert found.score == pytest.approx(math.log(1 / 8))
+    [others] = found.others
+    assert {o.tokens: round(math.exp(o.log_probability), 6) for o in others} == {
+        (B,): 0.0625,
+        (A, A): 0.0625,
+        **{o.tokens: 0.03125 for o in others[2:]},
+    }
+    assert others[2].tokens in {(A, B), (B, A)}
+
+
+def test_rows_that_others_see_are_not_searched_any_further() -> None:
+    """What they show is the same with and without a list, token for token."""
+    told = []
+    for nbest in (1, 3):
+        model = Listening(Table(4, sharpness=2.0))
+        requests = [SearchRequest((), 0, (9,))] * 3
+        source = replace(table_source(KEYS), document=torch.arange(3))
+        symbols = SearchSymbols(KINDS["plain"], unk=2, blank=(5,))
+        found = search(model, source, requests, symbols, SearchOptions(3, nbest=nbest))
+        told.append((model.told, [h.tokens for h in found], model.table.calls))
+    assert told[0] == told[1]
+    assert any(hypothesis.others[0] for hypothesis in found)
+
+
+@pytest.mark.parametrize(("beam", "nbest", "words"), [(1, 2, "greedy search"), (4, 5, "decode.beam = 5")])
+def test_more_than_the_beam_holds_is_refused(beam: int, nbest: int, words: str) -> None:
+    with pytest.raises(CotextError, match=words):
+        SearchOptions(beam, nbest=nbest)

@@ -1,0 +1,173 @@
+"""Translation on a cluster of Ray: several nodes on this machine, of which a worker, then a node, is lost."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext, succeed
+from pyarrow import parquet
+from tiny_runs import prepare_toy, run_config, toy_documents, write_run
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.runtime.errors import CotextError
+from cotext.training.prepared_data import open_data
+from cotext.translation.open import open_run
+from cotext.translation.ray_data import RayCluster, Translate, on_ray, translate_dataset
+from cotext.translation.ray_stage import table_of
+
+pytestmark = pytest.mark.outside
+DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(1500, 5)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("ray")
+    return prepare_toy(tmp_path_factory.mktemp("scale") / "data")
+
+
+@pytest.fixture(scope="module")
+def run(data: Path) -> Path:
+    return write_run(data.parent / "run", run_config(), open_data(data).tokenizer)
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path) -> Iterator[Any]:
+    """A head that works itself as little as possible, and two nodes."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    head = {"num_cpus": 0, "ray_client_server_port": port}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    found.for_clients = f"ray://127.0.0.1:{port}"
+    for _ in range(2):
+        found.add_node(num_cpus=1)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def workers() -> list[int]:
+    """The processes that translate."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::MapWorker"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_dataset_of_documents(run: Path, cluster: Any) -> None:
+    import ray
+
+    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
+    documents = DOCUMENTS[:90]
+    dataset = ray.data.from_arrow([table_of(documents[n : n + 10]) for n in range(0, 90, 10)])
+    rows = translate_dataset(dataset, Translate(run, threads=1), workers=2, documents=8).take_all()
+    found = {row["id"]: tuple(row["target"]) for row in rows}
+    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
+    assert len(rows) == len(documents)
+    assert found == expected
+
+
+def test_a_corpus_and_a_distillation_are_as_without_a_cluster(
+    run: Path, data: Path, cluster: Any, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:90], "jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "here.jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "far.jsonl", "--on", cluster.address)
+    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+    succeed("distill", run, "--data", data, "--out", tmp_path / "here")
+    succeed("distill", run, "--data", data, "--out", tmp_path / "far", "--on", cluster.address)
+    assert (tmp_path / "far" / "train.arrow").read_bytes() == (tmp_path / "here" / "train.arrow").read_bytes()
+
+
+def test_a_client_from_outside_the_cluster(run: Path, cluster: Any, tmp_path: Path) -> None:
+    """In a process of its own, as this one is connected already, in the other way."""
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:30], "jsonl")
+    succeed("translate", run, source, "--out", tmp_path / "here.jsonl")
+    far = ["translate", run, source, "--out", tmp_path / "far.jsonl", "--on", cluster.for_clients]
+    subprocess.run([sys.executable, "-m", "cotext", *map(str, far)], check=True)
+    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
+def test_checkpoints_of_ray_leave_out_what_is_written(run: Path, cluster: Any, tmp_path: Path) -> None:
+    """A job over half of the documents stands for one that was interrupted there.
+
+    What filters by the checkpoints takes a processor beside the worker's and the reader's, which the cluster
+    has not: without it, the pipeline waits for ever.
+    """
+    import ray
+    from ray.data.checkpoint import CheckpointConfig
+
+    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
+    documents = DOCUMENTS[:40]
+    (tmp_path / "in").mkdir()
+    context = ray.data.DataContext.get_current()
+    context.checkpoint_config = CheckpointConfig(
+        "id", str(tmp_path / "checkpoints"), delete_checkpoint_on_success=False
+    )
+    written = []
+    node = cluster.add_node(num_cpus=1)
+    try:
+        for start in (0, 20):
+            parquet.write_table(table_of(documents[start : start + 20]), tmp_path / "in" / f"{start}.parquet")
+            given = ray.data.read_parquet(str(tmp_path / "in"))
+            translated = translate_dataset(given, Translate(run, threads=1), workers=1, documents=10)
+            translated.write_parquet(str(tmp_path / "out"))
+            written.append(sorted(path.name for path in (tmp_path / "out").iterdir()))
+    finally:
+        context.checkpoint_config = None
+        cluster.remove_node(node)
+    rows = parquet.read_table(tmp_path / "out").to_pylist()
+    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
+    assert set(written[0]) < set(written[1])  # what was written stays, and none of it is written again
+    assert len(rows) == len(documents)
+    assert {row["id"]: tuple(row["target"]) for row in rows} == expected
+
+
+def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    write_documents(source, DOCUMENTS[:9], "jsonl")
+    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    weights = run / "model.safetensors"
+    content = weights.read_bytes()
+    try:
+        weights.unlink()
+        with pytest.raises(CotextError, match=r"a worker of the cluster: .*model\.safetensors"):
+            list(opened.translator.translate(DOCUMENTS[:9]))
+    finally:
+        weights.write_bytes(content)
+    shown = cotext(
+        "translate", run, source, "--out", tmp_path / "o", "--on", cluster.address, "--workers", "9"
+    )
+    assert (shown.code, "room for 2 workers" in shown.err) == (2, True)
+    assert not (tmp_path / "o.partial").exists()
+
+
+def test_lost_workers_and_nodes_lose_no_document(run: Path, cluster: Any) -> None:
+    """Last, as it takes a node away."""
+    expected = dict(open_run(run).translator.translate(DOCUMENTS))
+    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    found = {}
+    for number, translation in opened.translator.translate(DOCUMENTS):
+        assert number not in found
+        found[number] = translation.document
+        if len(found) == 150:
+            os.kill(workers()[0], signal.SIGKILL)
+        if len(found) == 600:
+            cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+    assert found == {number: translation.document for number, translation in expected.items()}

@@ -1,0 +1,407 @@
+"""Files of people through the command: several, interrupted, refused, and each as if it were alone."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import World, cotext, listing, piped, succeed
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from killing import killed_when
+
+from cotext.cli import translate
+from cotext.data.formats import FORMATS
+from cotext.data.splitting import Splitting
+from cotext.files import translate_files
+from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
+from cotext.files.markdown import MarkdownFile
+from cotext.files.text import FORMAT
+from cotext.files.translate_blocks import translate_blocks
+from cotext.files.translate_files import format_of
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.partial_output import TranslationJournal
+
+NOTES = """Red dog
+
+The cat sees. A dog runs. The bird sings.
+- the cat sees a dog
+  * Big fish. Small fish.
+
+----
+> the bird sings\tred
+"""
+PAGE = """# The *red* dog
+
+The cat sees [a dog](http://x.y "the bird"). The `code` sings and the **big fish runs**.
+The bird.
+
+* the cat
+* a `dog`
+"""
+
+
+@pytest.fixture(scope="module")
+def run(world: World) -> OpenedRun:
+    return open_run(world.run, "cpu", {"beam": 1})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "notes.txt").write_text(NOTES)
+    (tmp_path / "page.md").write_text(PAGE)
+    (tmp_path / "corpus.en").write_text("the cat\na dog\n\nthe bird\n")
+    return tmp_path
+
+
+FILES = ("notes.txt", "page.md", "corpus.en")
+
+
+def command(world: World, folder: Path, *more: str | Path) -> list[str | Path]:
+    return ["translate", world.run, *(folder / name for name in FILES), "--out-dir", folder / "out", *more]
+
+
+def test_files_together_are_as_each_alone(world: World, folder: Path) -> None:
+    shown = succeed(*command(world, folder))
+    for name in FILES:
+        assert f"{folder / 'out' / name}: " in shown.out
+        succeed("translate", world.run, folder / name, "--out", folder / f"alone-{name}")
+        assert (folder / "out" / name).read_bytes() == (folder / f"alone-{name}").read_bytes()
+    told = " ".join(shown.err.split())
+    assert f"{folder}/notes.txt: read as running text, as 2 of 6 lines hold several sentences" in told
+    assert "3 paragraphs are split into 7 sentences" in told
+    assert sorted(path.name for path in (folder / "out").iterdir()) == sorted(FILES)
+
+
+def test_what_is_not_text_stays(world: World, folder: Path) -> None:
+    succeed(*command(world, folder))
+    notes = (folder / "out" / "notes.txt").read_text().split("\n")
+    assert len(notes) == len(NOTES.split("\n"))
+    assert [notes[1], notes[5], notes[6]] == ["", "", "----"]
+    assert [line[:4] for line in notes[3:5]] == ["- " + notes[3][2:4], "  * "]
+    assert notes[7].startswith("> ")
+    assert notes[7].count("\t") == 1
+    page = (folder / "out" / "page.md").read_text()
+    for kept in ("# ", "](http://x.y ", "`code`", "**", "`dog`", "\n* "):
+        assert page.count(kept) == PAGE.count(kept), kept
+
+
+def test_a_report_for_each_file(world: World, folder: Path) -> None:
+    found = json.loads(succeed(*command(world, folder, "--json")).out)
+    assert [(each["format"], each["is_corpus"]) for each in found["files"]] == [
+        ("prose", False),
+        ("markdown", False),
+        ("text", True),
+    ]
+    assert found["files"][0]["sentences"] == 9
+    assert found["files"][0]["messages"]
+    [alone] = [
+        json.loads(succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json").out)
+    ]
+    assert alone["format"] == "markdown"
+
+
+def test_what_cannot_be_written_as_it_should_be_is_said(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MarkdownFile, "_said", lambda self, place, lines: None)
+    done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
+    said = "paragraphs whose translation may read as other markup than it should"
+    assert said in done.err
+    assert any(said in message for message in json.loads(done.out)["messages"])
+
+
+def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
+    succeed(*command(world, folder))
+    (folder / "out" / "notes.txt").write_text("mine")
+    before = listing(folder)
+    refused = cotext(*command(world, folder))
+    assert (refused.code, "add --overwrite to replace what is there" in refused.err) == (2, True)
+    assert listing(folder) == before
+    succeed(*command(world, folder, "--overwrite"))
+    assert (folder / "out" / "notes.txt").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["notes.txt", "page.md", "--out", "x"], "--out is for one file, and there are 2"),
+        (["notes.txt"], "--out FILE is needed, or --out-dir FOLDER"),
+        (["notes.txt", "--out", "x", "--out-dir", "y"], "give one of them"),
+        (["notes.txt", "a/notes.txt", "--out-dir", "y"], "would both be written to"),
+        (["notes.txt", "--out-dir", "page.md"], "is no folder"),
+        (["notes.txt", "--out-dir", "."], "would overwrite what is read from"),
+        (["notes.txt", "--out", "notes.txt"], "would overwrite what is read from"),
+        (["notes.txt", "page.md", "-", "--out-dir", "y"], "leave out other files"),
+        (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
+        (["notes.txt", "--out", "x", "--scores", "s"], "--scores is of one corpus"),
+        (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),
+        (["bad.txt", "--out", "x", "--format", "prose"], "bad.txt:1: invalid UTF-8, byte 5"),
+        (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
+        (
+            ["big.txt", "--out", "x", "--format", "prose"],
+            "big.txt: holds 10,737,418,240 bytes, and a file at most",
+        ),
+        (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: holds 10,737,418,240 bytes"),
+        (
+            ["lines.docx", "--out", "x"],
+            "lines.docx: ends in .docx, and what it holds is only text; save it as",
+        ),
+        (
+            ["page.md", "--out", "x.pdf"],
+            "x.pdf: ends in .pdf, a format that is not written",
+        ),
+        (
+            ["page.md", "--out", "x.docx"],
+            "x.docx: ends in .docx, and what is written is markdown; let",
+        ),
+        (["page.md", "--out", "x.txt"], "is written is markdown; let --out end in .md"),
+        (["talk.srt", "--out", "x.vtt"], "is written is subtitles; let --out end in .srt"),
+        (["corpus.en", "--out", "x.PO"], "and what is written is text; let --out end in .en"),
+        (["corpus.en", "--out", "x.parquet"], "and what is written is text"),
+        (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
+        (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
+        (
+            ["lines.docx", "--out", "x", "--format", "docx"],
+            "lines.docx: no archive, as a file of this kind is",
+        ),
+    ],
+)
+def test_what_is_refused_is_refused_before_any_work(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("a").mkdir()
+    Path("a/notes.txt").write_text(NOTES)
+    Path("bad.txt").write_bytes(b"caf\xe9\xff. It was.\n")
+    Path("bad.txt").write_bytes(b"the \xff. It was.\n")
+    Path("bad.md").write_bytes(b"the \0\n")
+    Path("lines.docx").write_text("the dog\nthe cat\n")
+    Path("prose.json").write_text(NOTES)
+    Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nthe dog\n")
+    Path("table.po").write_text("a\tthe dog\na\tthe cat\n")
+    Path("big.txt").touch()
+    os.truncate("big.txt", 10 << 30)
+    before = sorted(folder.rglob("*"))
+    refused = cotext("translate", world.run, *arguments)
+    assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "more"),
+    [
+        ("page.md", "x.markdown", []),
+        ("page.md", "x", []),
+        ("page.md", "x.de", []),
+        ("page.md", "x.md", ["--format", "text"]),
+        ("corpus.en", "x.txt", []),
+        ("notes.txt", "x.MD", ["--format", "markdown"]),
+    ],
+)
+def test_names_of_outputs_that_fit(
+    world: World, folder: Path, source: str, out: str, more: list[str]
+) -> None:
+    succeed("translate", world.run, folder / source, "--out", folder / out, *more)
+    assert (folder / out).is_file()
+
+
+def test_interrupted_the_same_command_goes_on(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were finished are neither translated nor written again."""
+    succeed(*command(world, folder))
+    expected = listing(folder / "out")
+    for path in (folder / "out").iterdir():
+        path.unlink()
+    add = TranslationJournal.add
+    done = []
+
+    def add_and_interrupt(*arguments: object) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(arguments)
+        add(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add", add_and_interrupt)
+        assert cotext(*command(world, folder)).code == 130
+    assert {p.name for p in (folder / "out").iterdir()} == {
+        *("notes.txt", "notes.txt.partial", "page.md", "page.md.partial", "corpus.en.partial"),
+    }
+    written = (folder / "out" / "notes.txt").stat().st_mtime_ns
+    # What has been changed since is not lost.
+    page = (folder / "out" / "page.md").read_bytes()
+    (folder / "out" / "page.md").write_bytes(page + b"mine")
+    refused = cotext(*command(world, folder))
+    assert (refused.code, "has been changed since it was written" in refused.err) == (2, True)
+    (folder / "out" / "page.md").write_bytes(page)
+    monkeypatch.setattr(translate_files.BlockDocuments, "blocks", None)
+    shown = succeed(*command(world, folder)).out
+    assert shown.count("(1 from an interrupted job)") == 2
+    assert listing(folder / "out") == expected
+    assert (folder / "out" / "notes.txt").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("windows", [0, 1, 4])
+def test_a_document_goes_on_where_it_was_interrupted(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, windows: int
+) -> None:
+    """A document is translated window by window, and no window twice."""
+    whole = ["translate", world.run, folder / "notes.txt", "--out"]
+    succeed(*whole, folder / "expected")
+    add = TranslationJournal.add_window
+    noted: list[int] = []
+
+    def add_and_interrupt(journal: TranslationJournal, index: int, window: Any) -> None:
+        if len(noted) == windows:
+            raise KeyboardInterrupt
+        noted.append(window.number)
+        add(journal, index, window)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        assert cotext(*whole, folder / "out").code == 130
+    # What is damaged is done again.
+    journal = folder / "out.partial"
+    *kept_lines, last = journal.read_text().splitlines(keepends=True)
+    if windows == 4:
+        journal.write_text("".join([*kept_lines, last.replace('"exact": true', '"exact": 1'), "\n"]))
+    windows = 10**6
+    before, noted = len(noted), []
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        shown = succeed(*whole, folder / "out")
+    kept = max(before - before // 4, 0)
+    assert len(noted) == 9 - kept
+    assert (f"{kept} windows were translated before" in shown.err) == (kept > 0)
+    assert (folder / "out").read_bytes() == (folder / "expected").read_bytes()
+
+
+def test_killed_while_several_files_are_translated(world: World, folder: Path) -> None:
+    names = [folder / f"{number}.txt" for number in range(4)]
+    for number, name in enumerate(names):
+        name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 2)
+    whole = ["translate", world.run, *names, "--out-dir"]
+    succeed(*whole, folder / "expected")
+    killed_when((folder / "out" / "1.txt.partial").exists, *whole, folder / "out")
+    succeed(*whole, folder / "out")
+    assert listing(folder / "out") == listing(folder / "expected")
+
+
+def test_a_memory_alone_is_a_wish(world: World, folder: Path) -> None:
+    """Sentences are taken without any glossary, and said so."""
+    units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot Hund</seg></tuv></tu>"
+    head = "<header srclang='en' segtype='sentence' datatype='plaintext'/>"
+    (folder / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
+    command = ["translate", world.run, folder / "notes.txt", "--memory", folder / "m.tmx"]
+    shown = succeed(*command, "--out", folder / "o")
+    assert (folder / "o").read_text().startswith("Rot Hund\n")
+    assert "1 sentence taken from the translation memory" in shown.out
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("last", ["", "the dog"])
+def test_standard_input_is_a_line_for_a_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, ending: str, mark: str, last: str
+) -> None:
+    text = f"{mark}{NOTES}{last}".replace("\n", ending)
+    with piped(text.encode()) as path:
+        monkeypatch.setattr(translate, "STANDARD_INPUT", path)
+        outcome = succeed("translate", world.run, "-")
+    given, found = text.split(ending), outcome.out.split(ending)
+    assert len(given) == len(found)
+    assert outcome.out.startswith(mark)
+    assert [bool(line.strip()) for line in given] == [bool(line.strip()) for line in found]
+    assert "read as running text from line 3 on" in outcome.err
+    assert "3 lines split into 7 sentences" in outcome.err
+
+
+def test_lines_broken_at_a_width_are_joined_and_broken_again(world: World, folder: Path) -> None:
+    words = ["the", "small", "cat", "sees", "a", "big", "green", "dog", "and", "the", "red", "bird", "sings"]
+    lines, line = [], ""
+    for number in range(80):
+        word = words[number * 7 % len(words)]
+        if len(line) + 1 + len(word) > 60:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    path = folder / "wrapped.txt"
+    path.write_text("\n".join([*lines, f"{line}."]) + "\n")
+    shown = succeed("translate", world.run, path, "--out", folder / "o.txt", "--set", "max_ratio=1.5")
+    assert "broken at" in shown.err
+    assert "are joined" in " ".join(shown.err.split())
+    assert all(len(each) <= 60 for each in (folder / "o.txt").read_text().splitlines() if " " in each)
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> Contents:
+    """Documents of blocks with elements, some of them context alone."""
+    words = st.lists(st.sampled_from(("the cat", "A dog.", "Red. ", " ", "12")), max_size=4).map("".join)
+
+    def block() -> Block:
+        keys = iter(range(9))
+        pieces: list[Piece] = [draw(words)]
+        for _ in range(draw(st.integers(0, 3))):
+            key = next(keys)
+            added: list[Piece] = [Open(key), draw(words), Close(key)]
+            kind = draw(st.integers(0, 3))
+            pieces += [added, [Point(key)], [Copied(key, "x1")], [draw(words)]][kind]
+        return Block(merged([*pieces, draw(words)]), translate=draw(st.booleans()))
+
+    return Contents(
+        [[block() for _ in range(draw(st.integers(0, 3)))] for _ in range(draw(st.integers(0, 3)))]
+    )
+
+
+def elements(block: Block) -> list[str]:
+    return sorted(repr(piece) for piece in block.pieces if not isinstance(piece, str))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
+def test_as_many_blocks_and_every_element_once(
+    run: OpenedRun, given: Contents, splitting: Splitting | None
+) -> None:
+    found = translate_blocks(run, given, splitting=splitting)
+    assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
+    for blocks, own in zip(found, given.documents, strict=True):
+        for block, source in zip(blocks, own, strict=True):
+            elements = [
+                sorted(map(repr, (p for p in b.pieces if not isinstance(p, str)))) for b in (block, source)
+            ]
+            assert elements[0] == elements[1]
+            assert source.translate or block == source
+    # A document is translated as it is alone.
+    for blocks, own in zip(found, given.documents, strict=True):
+        assert translate_blocks(run, Contents([own]), splitting=splitting) == [blocks]
+
+
+TEXTS = st.lists(
+    st.sampled_from(("the cat", "Red dog. A bird.", "", " ", "- x", "> y", "----", "\t", "\n", "\r\n", "\r")),
+    max_size=30,
+).map("".join)
+
+
+@settings(max_examples=300)
+@given(TEXTS)
+def test_a_text_comes_back(text: str) -> None:
+    file = FORMAT.open(text.encode(), "x.txt")
+    assert file.written(file.contents.documents) == text.encode()
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.yaml", "a.md", "a.text", "a.en", "a"])
+def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("the dog\nthe cat\n")
+    found = format_of(tmp_path / name)
+    of_name = {"a.html": "html", "a.yaml": "yaml", "a.md": "markdown"}.get(name, "text")
+    assert (found if isinstance(found, str) else found.name) == of_name
+
+
+@pytest.mark.parametrize("content", ['{"sentences": ["a", "b"]}\n', "<d>\nthe dog\n</d>\n"])
+def test_a_corpus_that_is_marked_may_have_any_name(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    assert format_of(tmp_path / "a.json") in FORMATS

@@ -1,0 +1,164 @@
+"""What a person may ask of files: how they are split, without macros, with a page; and what is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, listing, succeed
+from faking import members
+from test_macros import with_macros
+
+from cotext.cli import bilingual, translate
+from cotext.files import translate_blocks
+from cotext.translation.partial_output import TranslationJournal
+
+TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
+
+
+def sentences(world: World, source: Path, *more: str | Path) -> int:
+    out = source.with_suffix(".out")
+    shown = succeed("translate", world.run, source, "--out", out, "--overwrite", "--json", *more)
+    found = json.loads(shown.out)["sentences"]
+    assert isinstance(found, int)
+    return found
+
+
+def test_files_are_split_as_asked(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "short.txt").write_text("abv.\n")
+    asked = ("--abbreviations", tmp_path / "short.txt")
+    assert sentences(world, tmp_path / "a.txt") == 6
+    assert sentences(world, tmp_path / "a.txt", *asked) == 4
+    assert sentences(world, tmp_path / "a.txt", "--no-split") == 2
+    # A corpus, and standard input.
+    out = tmp_path / "c.out"
+    command = ["translate", world.run, tmp_path / "a.txt", "--format", "text", "--out", out, *asked]
+    assert "2 are split into 4 sentences" in " ".join(succeed(*command).err.split())
+    monkeypatch.setattr(translate, "STANDARD_INPUT", tmp_path / "a.txt")
+    assert "2 lines split into 4 sentences" in succeed("translate", world.run, "-", *asked).err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--splitter", "odd"), "--splitter 'odd': choose rules, or sat:MODEL"),
+        (("--splitter", "rules", "--no-split"), "--splitter is about splitting text into sentences: leave"),
+        (("--abbreviations", "none.txt"), "none.txt: cannot be read: No such file"),
+        (("--abbreviations", "a.txt"), "a.txt:1: no abbreviation"),
+    ],
+)
+def test_odd_splitting_is_refused(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(TEXT)
+    refused = cotext("translate", world.run, "a.txt", "--out", "b.txt", *more)
+    assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
+
+
+def test_other_abbreviations_are_another_job(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "short.txt").write_text("abv.\n")
+    command = ["translate", world.run, tmp_path / "a.txt", "--out", tmp_path / "b.txt"]
+    asked = ("--abbreviations", tmp_path / "short.txt")
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add", interrupt)
+        assert cotext(*command, *asked).code == 130
+    (tmp_path / "terms.tsv").write_text("cat\tdog\n")
+    refused = " ".join(cotext(*command, "--glossary", tmp_path / "terms.tsv").err.split())
+    held = "holds a part of a document that an interrupted job with another way of splitting"
+    assert f"b.txt.partial: {held}, glossary, list of words or memory has translated" in refused
+    succeed(*command, *asked)
+
+
+def test_a_sentence_over_the_limit_is_named_by_its_place(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(f"# Red dog\n\nThe cat.\n\n{'cat ' * 90}\n")
+    command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
+    refused = " ".join(cotext(*command, "--set", "max_source_tokens=50").err.split())
+    assert "a.md: line 5: document 1, sentence 3: " in refused
+
+
+def test_macros_stay_or_go_as_asked(world: World, tmp_path: Path) -> None:
+    source = tmp_path / "a.docm"
+    source.write_bytes(with_macros())
+    kept = succeed("translate", world.run, source, "--out", tmp_path / "b.docm")
+    gone = succeed("translate", world.run, source, "--out", tmp_path / "c.docm", "--drop-macros")
+    assert "macros are kept" in kept.err
+    assert "its macros are dropped" in gone.err
+    parts = [members((tmp_path / name).read_bytes()) for name in ("b.docm", "c.docm")]
+    assert ["word/vbaProject.bin" in each for each in parts] == [True, False]
+    assert parts[0]["word/document.xml"] == parts[1]["word/document.xml"]
+
+
+def test_a_page_that_was_interrupted_is_written(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is written, and behind that, before the job is forgotten."""
+    (tmp_path / "a.txt").write_text(TEXT)
+    command = ["translate", world.run, tmp_path / "a.txt", "--out", tmp_path / "b.txt"]
+    command += ["--bilingual", tmp_path / "b.html"]
+    succeed(*command)
+    expected = listing(tmp_path)
+    write = bilingual.write_bilingual
+    for written in (False, True):
+        (tmp_path / "b.txt").unlink()
+        (tmp_path / "b.html").unlink()
+
+        def interrupt(*arguments: object, written: bool = written, explain: bool) -> None:
+            if written:
+                write(*arguments, explain=explain)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(bilingual, "write_bilingual", interrupt)
+            assert cotext(*command).code == 130
+        assert (tmp_path / "b.html").exists() == written
+        assert "(1 from an interrupted job)" in succeed(*command).out
+        assert listing(tmp_path) == expected
+    assert cotext(*command).code == 2
+
+
+def test_what_is_no_file_with_text_is_named(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("folder").mkdir()
+    Path("empty.docx").touch()
+    refused = cotext("translate", world.run, "pipe", "folder", "empty.docx", "--out-dir", "out")
+    assert refused.code == 2
+    assert refused.err.splitlines() == [
+        "cotext: pipe: is no regular file; copy it to one, or give - for standard input",
+        "folder: is a folder; name the files in it, as in folder/*",
+        "empty.docx: is empty, so that there is nothing to translate; leave it out",
+    ]
+
+
+def test_a_heading_without_a_full_stop_gets_none(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the file as on the page beside it, but not where a memory has one."""
+    (tmp_path / "a.md").write_text("# Red dog\n\nThe cat sees.\n\n* small bird\n")
+    units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot.</seg></tuv></tu>"
+    head = "<header srclang='en' segtype='sentence' datatype='plaintext'/>"
+    (tmp_path / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
+    asked: list[str] = []
+
+    def without(source: str, target: str, language: str) -> str:
+        asked.append(source)
+        return f"{source}-{language}"
+
+    monkeypatch.setattr(translate_blocks, "without_added_stop", without)
+    command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
+    succeed(*command, "--memory", tmp_path / "m.tmx", "--bilingual", tmp_path / "b.tmx")
+    assert (tmp_path / "b.md").read_text() == "# Rot.\n\nThe cat sees.-de\n\n* small bird-de\n"
+    assert set(asked) == {"The cat sees.", "small bird"}
+    assert "<seg>small bird-de</seg>" in (tmp_path / "b.tmx").read_text()

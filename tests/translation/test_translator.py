@@ -1,0 +1,701 @@
+"""Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, product
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from cover import cover
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Instance
+from cotext.data.collate import source_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis, search
+from cotext.search.constraints import SearchRequest
+from cotext.translation import plan as plan_module
+from cotext.translation.translator import DocumentTranslator, Translation
+
+CPU = torch.device("cpu")
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
+TOKENIZER = WordTokenizer(WORDS)
+PLAIN = PlainWordTokenizer(WORDS)
+
+# Fewer than some documents have sentences.
+INDEXED = {"separators": "indexed", "indexed_separators": 3}
+
+# Every way in which documents are taken apart, with every kind of position somewhere.
+STRATEGIES: dict[str, Config] = {
+    "sentence": tiny_config(),
+    "prefix": tiny_config(view=window(2), model={"positions": "shifted", "shift": "sequence"}),
+    "prefix, future": tiny_config(view=window(1, after=1), model={"positions": "reset"}),
+    "future alone": tiny_config(view=window(0, after=2), model={"segments": "sinusoidal"}),
+    "prefix, shed": tiny_config(
+        view=window(3, max_tokens=9), model={"segments": "learned", "segments_from": "current"}
+    ),
+    "regenerate": tiny_config(
+        view=window(2),
+        model={"positions": "shifted", "pre_norm": True},
+        decode={"target_context": "regenerate"},
+    ),
+    "regenerate, future": tiny_config(
+        view=window(1, after=1),
+        model={"segments": "learned"},
+        decode={"target_context": "regenerate", "beam": 1},
+    ),
+    "source context": tiny_config(
+        view=window(2) | {"target_before": 0}, model={"segments": "sinusoidal", "segments_from": "current"}
+    ),
+    "prefix, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
+    "prefix, indexed": tiny_config(view=window(2) | INDEXED, model={"segments": "learned"}),
+    "cumulative": tiny_config(view=pieces(20, "cumulative")),
+    "document": tiny_config(view=pieces(12), model={"positions": "shifted"}),
+    "document, indexed": tiny_config(view=pieces(40) | INDEXED, model={"segments": "sinusoidal"}),
+    "document, bracket": tiny_config(
+        view=pieces(20) | {"separators": "bracket"}, model={"positions": "reset"}, decode={"beam": 3}
+    ),
+    "by sentence, bracket": tiny_config(
+        view=pieces(20) | {"separators": "bracket"}, decode={"beam": 3, "beam_per": "sentence"}
+    ),
+    "document, in parts": tiny_config(view=pieces(40, parts=2), decode={"beam": 1}),
+}
+FREE: dict[str, Config] = {
+    f"{name}, free": tiny_config(
+        view=STRATEGIES[name].view.model_dump(),
+        decode={**STRATEGIES[name].decode.model_dump(), "align": "free"},
+    )
+    for name in ("sentence", "prefix", "prefix, indexed", "regenerate", "document", "document, indexed")
+}
+SEQUENTIAL = [name for name in STRATEGIES if name.startswith("prefix")]
+WHOLE = [name for name in STRATEGIES if name.startswith("document")]
+strategies = pytest.mark.parametrize("name", STRATEGIES)
+all_strategies = pytest.mark.parametrize(
+    "config", [*STRATEGIES.values(), *FREE.values()], ids=[*STRATEGIES, *FREE]
+)
+
+sentence_texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
+corpora = st.lists(st.lists(sentence_texts, min_size=1, max_size=5), min_size=1, max_size=4).map(
+    lambda texts: [Document(f"d{i}", tuple(sentences)) for i, sentences in enumerate(texts)]
+)
+few = settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+CORPUS = [
+    Document("long", ("the cat sat", "", "it saw a mat and a cat", "again", "on the mat there today", "")),
+    Document("one", ("and it sat there",)),
+    Document("empty", ("",)),
+    Document("three", ("a cat", "a mat a mat a mat", "sat sat")),
+    Document("opens empty", ("", "", "today")),
+]
+
+
+def has_text(document: Document) -> list[bool]:
+    return [bool(sentence.split()) for sentence in document.sentences]
+
+
+def translator(
+    config: Config, tokenizer: Tokenizer = TOKENIZER, seed: int = 0, **decode: Any
+) -> DocumentTranslator:
+    changed = config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
+    return DocumentTranslator(random_model(config, tokenizer, seed), changed, tokenizer, CPU)
+
+
+def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
+    found = dict(translator.translate(documents))
+    assert sorted(found) == list(range(len(documents)))
+    return [found[i] for i in range(len(documents))]
+
+
+def same(a: Translation, b: Translation) -> bool:
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
+    return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
+
+
+class Spy:
+    """Stands before `search` and remembers what was asked for and what was found."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows: list[tuple[int, int, SearchRequest, Hypothesis]] = []  # document, current sentence
+        self.batches = 0
+
+        def spying(
+            model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
+        ) -> list[Hypothesis]:
+            found = search(model, source, requests, symbols, options)
+            self.batches += 1
+            for i, (request, hypothesis) in enumerate(zip(requests, found, strict=True)):
+                document, current = int(source.document[i]), int(source.current[i, 0])
+                self.rows.append((document, current, request, hypothesis))
+            return found
+
+        monkeypatch.setattr(plan_module, "search", spying)
+
+    def of_document(self, index: int) -> list[tuple[int, SearchRequest, Hypothesis]]:
+        return [row[1:] for row in self.rows if row[0] == index]
+
+
+VIEWS = [
+    {"kind": "sentence"},
+    window(2),
+    window(1, after=1),
+    window(2) | {"target_before": 0},
+    pieces(14),
+    pieces(40),
+    pieces(40, parts=2),
+    pieces(14, "cumulative"),
+]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    documents=corpora,
+    # Non-autoregressive systems have views of its own: tests/translation/test_non_autoregressive.py.
+    model=st.sampled_from(list(cover().values())),
+    view=st.sampled_from(VIEWS),
+    separators=st.sampled_from(["plain", "indexed", "bracket"]),
+    target_context=st.sampled_from(["prefix", "regenerate"]),
+    align=st.sampled_from(["constrained", "free"]),
+    beam=st.integers(1, 4),
+    max_tokens=st.sampled_from([1, 60, 8000]),
+    seed=st.integers(0, 5),
+)
+def test_as_many_sentences_come_out_as_went_in(
+    documents: list[Document],
+    model: dict[str, Any],
+    view: dict[str, Any],
+    separators: str,
+    target_context: str,
+    align: str,
+    beam: int,
+    max_tokens: int,
+    seed: int,
+) -> None:
+    if separators == "bracket":
+        align = "constrained"
+    view = view | {"separators": separators, "indexed_separators": 3}
+    decode = {"target_context": target_context, "align": align, "beam": beam, "max_tokens": max_tokens}
+    config = tiny_config(model=model, view=view, decode=decode)
+    t = translator(config, seed=seed)
+    done: list[int] = []
+    found = dict(t.translate(documents, done.append))
+    assert sum(done) == t.check(documents) == sum(len(d.sentences) for d in documents)
+    for i, document in enumerate(documents):
+        out = found[i].document
+        assert out.id == document.id
+        assert len(out.sentences) == len(document.sentences) == len(found[i].log_probabilities)
+        missing = [j for j, s in enumerate(document.sentences) if s and not out.sentences[j]]
+        assert list(found[i].missing) == missing
+        assert not (missing and found[i].recovered)
+        for j, (source, target) in enumerate(zip(document.sentences, out.sentences, strict=True)):
+            assert target == " ".join(target.split())
+            if not source:
+                assert (target, found[i].log_probabilities[j]) == ("", 0)
+            elif align == "constrained":
+                assert target
+                assert found[i].log_probabilities[j] < 0
+        assert found[i].recovered or align == "free"
+
+
+@all_strategies
+@few
+@given(documents=corpora, max_tokens=st.sampled_from([1, 40, 200]), place=st.integers(0, 3))
+def test_a_document_is_translated_alone_as_amid_others(
+    config: Config, documents: list[Document], max_tokens: int, place: int
+) -> None:
+    t = translator(config)
+    together = translated(t, documents)
+    crowded = translated(translator(config, max_tokens=max_tokens), documents[::-1])[::-1]
+    place = min(place, len(documents) - 1)
+    alone = translated(t, [documents[place]])[0]
+    assert same(alone, together[place])
+    for a, b in zip(together, crowded, strict=True):
+        assert same(a, b)
+
+
+@all_strategies
+def test_sentences_without_a_token_are_no_part_of_their_document(config: Config) -> None:
+    """They go in and come out, and their neighbours know nothing of them."""
+    t = translator(config)
+    for document in CORPUS:
+        [whole] = translated(t, [document])
+        text = tuple(s for s in document.sentences if s)
+        [rest] = translated(t, [Document(document.id, text)])
+        places = list(accumulate(has_text(document), initial=0))
+        for j, has in enumerate(has_text(document)):
+            k = places[j]
+            assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
+            assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
+        kept = [j for j, has in enumerate(has_text(document)) if has]
+        for name in ("truncated", "long", "shed", "missing"):
+            assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
+        assert whole.recovered == rest.recovered
+
+
+@strategies
+def test_a_document_of_unequal_sentences_among_many(name: str) -> None:
+    """Documents of one id, which end in another order than they began: their place tells them apart."""
+    documents = [Document("same id", d.sentences) for d in CORPUS]
+    t = translator(STRATEGIES[name], seed=1)
+    alone = [translated(t, [d])[0] for d in documents]
+    for others, max_tokens in ((documents * 3, 8000), (documents, 30)):
+        crowd = translated(translator(STRATEGIES[name], seed=1, max_tokens=max_tokens), others)
+        assert [len(each.document.sentences) for each in crowd] == [len(d.sentences) for d in others]
+        for i, translation in enumerate(crowd):
+            assert same(translation, alone[i % len(documents)])
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_the_context_forced_on_a_window_is_what_was_output(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(STRATEGIES[name], PLAIN)
+    for i, translation in enumerate(translated(t, CORPUS)):
+        outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences if sentence]
+        source = [PLAIN.encode(sentence) for sentence in CORPUS[i].sentences if sentence]
+        windows = t.plan.view.split([len(s) for s in source], [])
+        rows = spy.of_document(i)
+        assert len(rows) == len(windows)
+        asked = [(list(request.prefix), hypothesis.tokens) for _, request, hypothesis in rows]
+        assert sorted(asked) == sorted(
+            (joined(t, outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in windows
+        )
+        assert all(request.sentences == 1 for _, request, _ in rows)
+        assert all(r.first_sentence + r.closed_before(t.plan.search_symbols) == c for c, r, _ in rows)
+
+
+def joined(t: DocumentTranslator, sentences: Sequence[Sequence[int]]) -> list[int]:
+    """In windows that begin where their source does."""
+    return [
+        token for k, sentence in enumerate(sentences) for token in (*sentence, t.plan.symbols.separator(k))
+    ]
+
+
+def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy(monkeypatch)
+    config = tiny_config(view=window(2, max_tokens=6))
+    document = Document("d", ("a", "the cat sat on a mat", "it", "saw a"))
+    translated(translator(config, PLAIN), [document])
+    counts = [list(r.prefix).count(PLAIN.sep) for _, r, _ in spy.of_document(0)]
+    assert counts == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["regenerate", "regenerate, future"])
+def test_regenerate_keeps_the_last_sentence_of_each_window(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(STRATEGIES[name], PLAIN)
+    document = Document("d", ("the cat sat", "it saw a mat", "again", "there today"))
+    [translation] = translated(t, [document])
+    before = STRATEGIES[name].view.before
+    by_window = {
+        (request.sentences, tuple(hypothesis.tokens)) for _, request, hypothesis in spy.of_document(0)
+    }
+    wanted = [min(j, before) + 1 for j in range(4)]
+    assert sorted(n for n, _ in by_window) == sorted(wanted)
+    for n, sentence in zip(wanted, translation.document.sentences, strict=True):
+        texts = [_texts(tokens) for count, tokens in by_window if count == n]
+        assert all(len(t) == n for t in texts)
+        assert sentence in [t[-1] for t in texts]
+    assert all(not request.prefix for _, request, _ in spy.of_document(0))
+    # All windows are known from the beginning, so that the document is one batch.
+    assert spy.batches == 1
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(STRATEGIES[name], PLAIN, max_tokens=100_000)
+    document = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it", "today") * 4)
+    [translation] = translated(t, [document])
+    # Its pieces are independent of each other: all of them are one batch.
+    assert spy.batches == 1
+    assert len(spy.rows) > 1
+    closing = {PLAIN.eos, *t.plan.symbols.separators}
+    source = [s for s in document.sentences if s]
+    windows = t.plan.view.split([len(s.split()) for s in source], [])
+    assert sorted(len(w.current) for w in windows) == sorted(r.sentences for _, _, r, _ in spy.rows)
+    out = [s for s in translation.document.sentences if s]
+    answers = [_texts(h.tokens, closing) for _, _, _, h in spy.rows]
+    assert all([out[j] for j in w.current] in answers for w in windows)
+    assert has_text(translation.document) == has_text(document)
+    assert translation.recovered
+
+
+class TestSentenceBySentence:
+    """Documents translated whole, of which every sentence is searched by itself."""
+
+    DOCUMENT = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it"))
+
+    MODELS: ClassVar[dict[str, dict[str, Any]]] = {
+        "transformer": {},
+        "gated": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}},
+        "memory": {"decoder": {"span": "memory", "score": "transformer_xl"}, "target_positions": "none"},
+    }
+
+    def translators(self, beam: int, model: str = "transformer") -> list[DocumentTranslator]:
+        """The same model, without and with."""
+        view = STRATEGIES["by sentence, bracket"].view.model_dump()
+        config = tiny_config(view=view, model=self.MODELS[model])
+        return [translator(config, PLAIN, beam=beam, beam_per=per) for per in ("document", "sentence")]
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_greedy_search_is_the_same(self, model: str) -> None:
+        """One hypothesis is the best one; memories and positions go on as they do otherwise."""
+        whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in self.translators(1, model))
+        assert whole.document == by_sentence.document
+        assert whole.log_probabilities == pytest.approx(by_sentence.log_probabilities)
+
+    def test_the_best_translation_of_a_sentence_is_the_context_of_the_next(self) -> None:
+        """By hand: the windows of a piece, one search after the other."""
+        _, t = self.translators(4)
+        [found] = translated(t, [self.DOCUMENT])
+        source = [PLAIN.encode(s) for s in self.DOCUMENT.sentences if s]
+        texts = []
+        for piece in t.plan.view.split([len(s) for s in source], []):
+            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.plan.symbols)
+            prefix: list[int] = []
+            for k, j in enumerate(piece.current):
+                request = SearchRequest(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
+                [best] = search(t.model, row, [request], t.plan.search_symbols, t.plan.options)
+                assert request.closed_before(t.plan.search_symbols) == k
+                prefix += [*best.tokens, t.plan.symbols.separator(k)]
+                texts.append(PLAIN.decode(best.tokens))
+        assert [s for s in found.document.sentences if s] == texts
+        assert "|beam:4|beam_per:sentence|" in t.signature
+
+    def test_scores_are_those_of_the_same_rows(self) -> None:
+        whole, by_sentence = self.translators(4)
+        pair = ParallelDocument("d", self.DOCUMENT.sentences, self.DOCUMENT.sentences)
+        assert whole.score([pair]) == by_sentence.score([pair])
+
+    def test_sentences_that_end_otherwise_than_the_last_are_refused(self) -> None:
+        config = tiny_config(view=pieces(20), decode={"beam_per": "sentence"})
+        with pytest.raises(CotextError, match=r"beam_per = sentence needs view.separators = bracket"):
+            translator(config)
+
+    def test_windows_have_no_need_of_it(self) -> None:
+        config = tiny_config(view=window(2), decode={"beam_per": "sentence"})
+        assert translator(config).signature == translator(tiny_config(view=window(2))).signature
+
+
+def test_pieces_of_a_document_are_cut_by_their_sources() -> None:
+    t = translator(STRATEGIES["document"])
+    assert [len(w.current) for w in t.plan.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["source context", "cumulative"])
+def test_without_target_context_all_sentences_are_one_batch(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
+    assert spy.batches == 1
+    assert all(not r.prefix and r.sentences == 1 for _, _, r, _ in spy.rows)
+    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [
+        0,
+        1,
+        2,
+        2 if name == "source context" else 3,
+    ]
+
+
+def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> list[str]:
+    sentences: list[list[int]] = [[]]
+    for token in tokens:
+        if token in closing:
+            sentences.append([])
+        else:
+            sentences[-1].append(token)
+    return [PLAIN.decode(s) for s in sentences]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", [n for n in STRATEGIES if not n.startswith("regenerate")])
+def test_reported_log_probabilities_are_those_of_scoring(name: str, beam: int) -> None:
+    """However long the translation: scoring cuts documents as translation did."""
+    t = translator(STRATEGIES[name], PLAIN, beam=beam)
+    found = translated(t, CORPUS)
+    pairs = [
+        ParallelDocument(d.id, d.sentences, f.document.sentences) for d, f in zip(CORPUS, found, strict=True)
+    ]
+    for translation, scores in zip(found, t.score(pairs), strict=True):
+        rescored = [score.log_probability for score in scores]
+        assert translation.log_probabilities == pytest.approx(rescored, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["regenerate", "regenerate, future"])
+def test_of_a_regenerated_window_the_current_sentence_alone_is_reported(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    [translation] = translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
+    reported = []
+    for _, _, _, hypothesis in spy.rows:
+        count = len(PLAIN.encode(_texts(hypothesis.tokens)[-1])) + 1
+        reported.append(sum(hypothesis.token_log_probabilities[-count:]))
+    own = [p for p in translation.log_probabilities if p]
+    assert sorted(own) == pytest.approx(sorted(reported))
+
+
+@strategies
+def test_sentences_of_bytes_that_form_no_character_are_searched_again(name: str) -> None:
+    """The model all but insists on a piece that shows nothing by itself."""
+    config = STRATEGIES[name]
+    t = translator(config)
+    found = translated(_obsessed(t, WordTokenizer.FIRST_HALF), CORPUS)
+    for document, translation in zip(CORPUS, found, strict=True):
+        pairs = zip(document.sentences, translation.document.sentences, strict=True)
+        assert all((target == "") == (source == "") for source, target in pairs)
+    assert all(same(found[i], translated(t, [CORPUS[i]])[0]) for i in (0, 3))
+
+
+def _obsessed(t: DocumentTranslator, piece: int) -> DocumentTranslator:
+    """Make a piece by far the most probable everywhere."""
+    assert isinstance(t.model, Transformer)
+    norm = t.model.decoder_norm if t.config.model.pre_norm else t.model.decoder[-1].after_feed_forward.norm
+    with torch.no_grad():
+        norm.bias.fill_(3.0)
+        t.model.output_weight[piece] = 3.0
+    return t
+
+
+@pytest.fixture(scope="module")
+def bytes_tokenizer() -> SentencePieceTokenizer:
+    """All bytes are pieces, line feeds and halves of characters included."""
+    sample = ["the cat sat on a mat", "and saw it there", "today again"] * 5
+    return SentencePieceTokenizer.train(sample, TokenizerSettings(byte_fallback=True, num_threads=1))
+
+
+@pytest.mark.parametrize("name", ["sentence", "prefix", "regenerate"])
+@pytest.mark.parametrize("seed", range(3))
+def test_texts_are_one_line_each_and_never_empty(
+    name: str, seed: int, bytes_tokenizer: SentencePieceTokenizer
+) -> None:
+    t = translator(STRATEGIES[name], bytes_tokenizer, seed)
+    for document, translation in zip(CORPUS, translated(t, CORPUS), strict=True):
+        for source, target in zip(document.sentences, translation.document.sentences, strict=True):
+            assert (target == "") == (source == "")
+            assert len(target.splitlines()) == bool(target)
+
+
+def test_white_space_alone_is_an_empty_sentence() -> None:
+    [found] = translated(translator(STRATEGIES["prefix"]), [Document("d", ("  ", "a cat", "\t"))])
+    assert [bool(s) for s in found.document.sentences] == [False, True, False]
+
+
+def test_a_sentence_that_is_too_long_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(STRATEGIES["prefix"], max_source_tokens=3)
+    documents = [Document("fine", ("a cat",)), Document("news/7", ("a cat", "the cat sat on a mat"))]
+    message = r"document news/7, sentence 2: 6 tokens, at most 3 .* raise decode\.max_source_tokens"
+    with pytest.raises(CotextError, match=message):
+        t.check(documents)
+    with pytest.raises(CotextError, match=message):
+        list(t.translate(documents))
+    assert spy.batches == 0
+    assert t.check(documents[:1]) == 1
+
+
+def test_context_that_did_not_fit_is_reported() -> None:
+    """Places in the document, an empty sentence among them; the current sentence alone is shown anyhow."""
+    document = Document("x", ("the cat", "", "sat on a mat", "it saw", "again and again and again"))
+    for limit, shed in ((40, ()), (9, (3, 4)), (6, (2, 3, 4))):
+        config = tiny_config(view=window(2, max_tokens=limit))
+        translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
+        [(_, found)] = translator.translate([document])
+        assert found.shed == shed
+
+
+def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:
+    """Rows of up to view.max_tokens were trained on, the symbol that closes the sentence included."""
+    config = tiny_config(view={"max_tokens": 4}, decode={"max_ratio": 1.0, "max_extra": 0})
+    t = _obsessed(translator(config, PLAIN), PLAIN.ids["cat"])
+    [found] = translated(t, [Document("d", ("a cat sat", "a cat sat there", "", "it saw"))])
+    assert found.long == (1,)
+    assert found.truncated == (0, 1, 3)
+    assert found.document.sentences == ("cat cat", "cat cat cat", "", "cat")
+
+
+@pytest.mark.parametrize("name", ["sentence", "prefix", "regenerate"])
+def test_no_limit_is_too_tight_for_a_word_per_sentence(name: str) -> None:
+    t = translator(STRATEGIES[name], max_ratio=0.01, max_extra=0)
+    for document, translation in zip(CORPUS, translated(t, CORPUS), strict=True):
+        targets = [s.split() for s in translation.document.sentences]
+        assert [bool(s) for s in document.sentences] == [bool(t) for t in targets]
+
+
+def test_a_budget_smaller_than_the_beam_still_translates_everything() -> None:
+    t = translator(STRATEGIES["prefix"], max_tokens=1, beam=8)
+    assert all(
+        same(a, b)
+        for a, b in zip(
+            translated(t, CORPUS), translated(translator(STRATEGIES["prefix"], beam=8), CORPUS), strict=True
+        )
+    )
+
+
+def test_nothing_in_nothing_out() -> None:
+    t = translator(STRATEGIES["prefix"])
+    assert list(t.translate([])) == []
+    assert translated(t, [Document("none", ())])[0].document == Document("none", ())
+    assert t.score([]) == []
+
+
+def answering(t: DocumentTranslator, *answers: str) -> None:
+    """Search finds these labels, in the order of the requests; each token has a log-probability of -1."""
+
+    def found(model: Any, source: Any, requests: Any, symbols: Any, options: Any) -> list[Hypothesis]:
+        ids = {"|": symbols.special.separators[0], "|2": symbols.special.separators[-1]}
+        hypotheses = []
+        for answer, request in zip(answers, requests, strict=True):
+            tokens = [ids[word] if word in ids else PLAIN.ids[word] for word in answer.split()]
+            cut = (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
+            scores = [-1.0] * (len(tokens) + 1)
+            hypotheses.append(Hypothesis(tokens, scores, float(-len(scores)), 0.0, cut))
+        return hypotheses
+
+    t.plan = replace(t.plan, kind=replace(t.plan.kind, search=found))
+
+
+def test_sentences_that_free_search_left_out_are_reported() -> None:
+    document = Document("d", ("a cat", "", "it sat", "the mat", "again"))
+    t = translator(tiny_config(view={"kind": "document"}, decode={"align": "free"}), PLAIN)
+    answering(t, "cat | sat it")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "", "sat it", "", "")
+    assert found.log_probabilities == (-2, 0, -3, 0, 0)
+    assert (found.missing, found.pieces, found.truncated) == ((3, 4), (False,), ())
+    answering(t, "cat | sat | | the | mat again")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
+    assert found.log_probabilities == (-2, 0, -2, -1, -5)
+    assert (found.missing, found.recovered) == ((3,), False)
+    answering(t, "cat | sat | the | mat")
+    [found] = translated(t, [document])
+    assert (found.missing, found.recovered) == ((), True)
+    # 7 words and 4 sentences, 4 tokens more for each: 23 tokens in all.
+    answering(t, "cat | " + "sat " * 20)
+    [found] = translated(t, [document])
+    assert (found.missing, found.truncated) == ((3, 4), (2,))
+
+
+def test_what_is_recovered_is_told_by_sub_document() -> None:
+    """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
+    t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
+    document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
+    # The last first, and the first two sentences together.
+    answering(t, "mat", "mat", "cat", "cat")
+    [found] = translated(t, [document])
+    assert (found.pieces, found.missing, found.recovered) == ((False, True, True, True), (1,), False)
+    answering(t, "mat", "mat", "cat | sat", "cat | sat")
+    [found] = translated(t, [document])
+    assert (found.pieces, found.missing) == ((True, True, False, True), ())
+
+
+def test_indexed_separators_say_which_sentence_is_missing() -> None:
+    view = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
+    t = translator(tiny_config(view=view, decode={"align": "free"}), PLAIN)
+    answering(t, "cat |2 sat")
+    [found] = translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
+    assert found.document.sentences == ("", "cat", "sat")
+    assert (found.missing, found.recovered) == ((0,), False)
+
+
+def test_a_window_that_free_search_closed_early_keeps_its_last_sentence() -> None:
+    decode = {"align": "free", "target_context": "regenerate"}
+    t = translator(tiny_config(view=window(2), decode=decode), PLAIN)
+    document = Document("d", ("a cat", "it sat there", "the mat and a mat and a cat"))
+    answering(t, "cat", "sat", "it | sat | the | mat")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "sat", "mat")
+    assert found.log_probabilities == (-2, -2, -2)
+    assert (found.missing, found.recovered) == ((), False)
+
+
+def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator() -> None:
+    t = translator(tiny_config(view=window(2), decode={"align": "free"}), PLAIN)
+    answering(t, "it sat |")
+    [found] = translated(t, [Document("d", ("a cat",))])
+    assert (found.document.sentences, found.recovered) == (("it sat",), True)
+    answering(t, "it | sat")
+    [found] = translated(t, [Document("d", ("a cat",))])
+    assert (found.document.sentences, found.recovered) == (("it sat",), False)
+
+
+def test_free_search_with_brackets_is_refused_at_once() -> None:
+    view = pieces() | {"separators": "bracket"}
+    with pytest.raises(CotextError, match=r"decode\.align = constrained"):
+        translator(tiny_config(view=view, decode={"align": "free"}))
+
+
+def test_documents_are_read_as_they_are_needed() -> None:
+    """An endless stream is translated in bounded memory."""
+    read = 0
+
+    def endless() -> Iterator[Document]:
+        nonlocal read
+        while True:
+            read += 1
+            yield Document(str(read), ("the cat sat", "it saw"))
+
+    stream = translator(STRATEGIES["prefix"], max_tokens=50).translate(endless())
+    places = [next(stream)[0] for _ in range(60)]
+    assert sorted(places) == list(range(60))
+    assert read < 120
+
+
+@strategies
+def test_weights_that_are_not_numbers_are_an_error(name: str) -> None:
+    t = translator(STRATEGIES[name])
+    with torch.no_grad():
+        t.model.output_weight[0].fill_(torch.nan)
+    with pytest.raises(CotextError, match="NaN"):
+        list(t.translate(CORPUS))
+    with pytest.raises(CotextError, match="not finite"):
+        t.score([ParallelDocument("d", ("a cat",), ("a cat",))])
+
+
+def test_a_sentence_longer_than_a_row_is_reported_in_every_view() -> None:
+    source = ("a cat", "the cat sat on a mat", "it sat on a mat")
+    for view, separators in product((pieces(6), window(1, max_tokens=6)), ("plain", "bracket")):
+        t = translator(tiny_config(view=view | {"separators": separators}), PLAIN)
+        [found] = translated(t, [Document("d", source)])
+        # With its closing symbol a sentence of 6 takes 7 places, and with both brackets one of 5 does too.
+        assert found.long == ((1,) if separators == "plain" else (1, 2))
+
+
+def test_the_signature_says_how_documents_are_decoded() -> None:
+    signatures = {name: translator(config).signature for name, config in (STRATEGIES | FREE).items()}
+    assert signatures["sentence"] == "view:sentence|align:constrained|beam:2|lp:0.6|limit:1x+4"
+    assert signatures["prefix, future"] == (
+        "view:window-1+1+1-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4|target:prefix"
+    )
+    assert signatures["regenerate"] == (
+        "view:window-2+1+0-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4|target:regenerate"
+    )
+    assert signatures["source context"] == (
+        "view:window-2+1+0to1-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4"
+    )
+    assert (
+        signatures["document, indexed, free"]
+        == "view:document-40|separators:indexed|align:free|beam:2|lp:0.6|limit:1x+4"
+    )
+    assert len(set(signatures.values())) == len(signatures)
+    other = translator(STRATEGIES["sentence"], length_penalty_form="gnmt").signature
+    assert other == "view:sentence|align:constrained|beam:2|lp:gnmt-0.6|limit:1x+4"

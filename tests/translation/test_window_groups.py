@@ -1,0 +1,619 @@
+"""Windows that see each other: what a batch-level model is given, and what that makes of documents.
+
+The models never learned anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
+what the other rows of their document hold.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tiny_runs import with_section
+from torch import Tensor
+
+from cotext.config.recipe import Config, parse_config
+from cotext.data.batch import Batch, Instance, Source
+from cotext.data.collate import make_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.layers.layouts import Layouts
+from cotext.layers.state import DecoderState
+from cotext.models.interface import TranslationModel
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis, search
+from cotext.search.constraints import SearchRequest
+from cotext.translation import plan as plan_module
+from cotext.translation.pool import DocumentPool
+from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.window_groups import group_of
+from cotext.translation.window_search import WindowSearch
+
+CPU = torch.device("cpu")
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
+TOKENIZER = PlainWordTokenizer(WORDS)
+NUMBERED = {"separators": "numbered", "numbers": 4}
+
+
+class MeetingState:
+    """The Transformer's own, and what a row knows of others: [R, D]."""
+
+    def __init__(self, inner: DecoderState, source: Source, known: Tensor) -> None:
+        self.inner, self.source, self.known, self.is_open = inner, source, known, False
+
+    def open(self, places: int) -> None:
+        self.is_open = True
+        self.inner.open(places)
+
+    def widen(self, beam: int) -> None:
+        self.known = self.known.repeat_interleave(beam, dim=0)
+        self.inner.widen(beam)
+
+    def reorder(self, origin: Tensor) -> None:
+        self.known = self.known[origin]
+        self.inner.reorder(origin)
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        pass
+
+    def select(self, entries: Tensor, beam: int) -> None:
+        self.known = self.known.view(-1, beam, self.known.size(1))[entries].flatten(0, 1)
+        self.inner.select(entries, beam)
+
+
+class Meeting(TranslationModel):
+    """A row knows the current sources of all rows of its document and, with `target`, earlier targets."""
+
+    sees_other_rows = True
+
+    def __init__(self, inner: Transformer, target: bool = True) -> None:
+        super().__init__()
+        self.inner, self.target = inner, target
+
+    def layouts(
+        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
+    ) -> Layouts:
+        raise NotImplementedError
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.inner.output_weight
+
+    def encode(self, source: Source) -> MeetingState:
+        beside = source.extra_rows
+        known = self.seen(source, source, source.tokens, source.sentence, before=1.0, after=0.5)
+        if beside is not None:
+            side = beside.source.tokens, beside.source.sentence
+            known = known + self.seen(source, beside.source, *side, before=1.0, after=0.5)
+            if self.target:
+                written = beside.target_input, beside.input_sentence
+                known = known + self.seen(source, beside.source, *written, before=0.8, after=0.0)
+        return MeetingState(self.inner.encode(source), source, known)
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: MeetingState) -> Tensor:
+        known, source = state.known, state.source
+        if self.target and not state.is_open:
+            known = known + self.seen(source, source, tokens, sentence, before=0.8, after=0.0)
+        return self.inner.decode(tokens, sentence, state.inner) + known[:, None]
+
+    def seen(
+        self, rows: Source, others: Source, tokens: Tensor, sentence: Tensor, before: float, after: float
+    ) -> Tensor:
+        """What each row knows of others, given one side of these: [B, D]."""
+        weight = self.inner.output_weight.detach()
+        current = (sentence >= others.current[:, :1]) & (sentence < others.current[:, 1:])
+        told = ((weight[tokens] * current[:, :, None]).sum(dim=1)).tanh()
+        place, other = (s.first_sentence + s.current[:, 0] for s in (rows, others))
+        earlier, later = other < place[:, None], other > place[:, None]
+        share = (earlier * before + later * after) * (rows.document[:, None] == others.document)
+        return share.to(told.dtype) @ told
+
+
+def standing(source: Source) -> list[tuple[int, int]]:
+    """Document, and place of the current sentence there."""
+    return list(
+        zip(source.document.tolist(), (source.first_sentence + source.current[:, 0]).tolist(), strict=True)
+    )
+
+
+SYSTEMS = {
+    "alone": tiny_config(decode={"group_windows": 3}),
+    "window": tiny_config(view=window(3), decode={"group_windows": 3}),
+    "window, numbered": tiny_config(view=window(2) | NUMBERED, decode={"group_windows": 4}),
+    "window, shed": tiny_config(view=window(3, max_tokens=9), decode={"group_windows": 2}),
+    "future": tiny_config(view=window(1, after=1), decode={"group_windows": 16}),
+    "source context": tiny_config(view=window(2) | {"target_before": 0}, decode={"group_windows": 3}),
+    "regenerate": tiny_config(view=window(2), decode={"group_windows": 3, "target_context": "regenerate"}),
+}
+systems = pytest.mark.parametrize("name", SYSTEMS)
+BATCH_LEVEL = ["flat", "mean", "datapoints"]
+# Every view with a model that shows all of them what there is to see; one with those that are shipped.
+seen_by = pytest.mark.parametrize(
+    ("model", "name"), [*(("meeting", name) for name in SYSTEMS), ("flat", "window, numbered")]
+)
+# Where the other rows see what a row writes of its own: all that is written is scored in the same context.
+SCORED = [name for name in SYSTEMS if name != "regenerate"]
+TAKING = [name for name in SYSTEMS if name.startswith(("window", "future"))]
+# How documents may be translated: in turn, with a first pass where it is of use, and at once.
+WAYS = [
+    (name, schedule, two_passes)
+    for name in SYSTEMS
+    for schedule in ("sequential", "simultaneous")
+    for two_passes in (False, True)
+    if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
+]
+ways = pytest.mark.parametrize(("name", "schedule", "two_passes"), WAYS)
+
+CORPUS = [
+    Document(
+        "long",
+        (
+            "the cat sat",
+            "",
+            "it saw a mat and a cat",
+            "again",
+            "on the mat",
+            "there today",
+            "a cat",
+            "it saw",
+        ),
+    ),
+    Document("one", ("and it sat there",)),
+    Document("empty", ("", "")),
+    Document("nothing", ()),
+    Document("three", ("a cat", "a mat a mat a mat", "sat sat")),
+    Document("opens empty", ("", "", "today")),
+    Document("five", ("it sat", "a", "the mat on the mat there", "cat", "saw it again")),
+]
+TWO = [CORPUS[0], CORPUS[4]]
+
+
+def first_system(seed: int = 7, **decode: Any) -> DocumentTranslator:
+    """Sentence by sentence, with words in another order in its vocabulary."""
+    config = tiny_config(decode=decode)
+    tokenizer = PlainWordTokenizer(WORDS[::-1])
+    return DocumentTranslator(random_model(config, tokenizer, seed), config, tokenizer, CPU, name="first")
+
+
+def translator(
+    config: Config,
+    model: str = "meeting",
+    target: bool = True,
+    first_pass: DocumentTranslator | None = None,
+    cross_document: bool = False,
+    **decode: Any,
+) -> DocumentTranslator:
+    """`model`: `meeting`, a system by name, or `transformer`, which knows nothing of other rows."""
+    sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
+    if model in BATCH_LEVEL:
+        batch = {"target": target, "cross_document": cross_document}
+        sections["model"] |= {"batch_context": model, "batch": batch}
+    config = parse_config(sections, "test")
+    chosen = random_model(config, TOKENIZER)
+    if model == "meeting":
+        assert isinstance(chosen, Transformer)
+        chosen = Meeting(chosen, target).eval()
+    return DocumentTranslator(chosen, config, TOKENIZER, CPU, first_pass)
+
+
+def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
+    found = dict(translator.translate(documents))
+    assert sorted(found) == list(range(len(documents)))
+    return [found[i] for i in range(len(documents))]
+
+
+def same(a: Translation, b: Translation) -> bool:
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
+    return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
+
+
+class Spy:
+    """Stands before `search` and remembers what it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[Source, Sequence[SearchRequest]]] = []
+
+        def spying(
+            model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
+        ) -> list[Hypothesis]:
+            if model.sees_other_rows:
+                self.calls.append((source, requests))
+            return search(model, source, requests, symbols, options)
+
+        monkeypatch.setattr(plan_module, "search", spying)
+
+
+def test_groups_are_runs_of_windows() -> None:
+    assert [group_of(n, 7, 3) for n in range(7)] == [range(3)] * 3 + [range(3, 6)] * 3 + [range(6, 7)]
+    assert [group_of(n, 3, 1) for n in range(3)] == [range(n, n + 1) for n in range(3)]
+
+
+@ways
+def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_passes: bool) -> None:
+    first = first_system() if two_passes else None
+    beam = 1 + 3 * (schedule == "sequential")
+    t = translator(SYSTEMS[name], "flat", first_pass=first, schedule=schedule, beam=beam)
+    done: list[int] = []
+    found = dict(t.translate(CORPUS, done.append))
+    assert sum(done) == t.check(CORPUS) == sum(len(d.sentences) for d in CORPUS)
+    for i, document in enumerate(CORPUS):
+        out = found[i].document
+        assert out.id == document.id
+        assert [bool(s) for s in out.sentences] == [bool(s) for s in document.sentences]
+        assert found[i].recovered
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "schedule", "two_passes"),
+    [
+        (model, *way)
+        for model in ("meeting", *BATCH_LEVEL)
+        for way in WAYS
+        if model == "meeting" or way[0] == "window, numbered"
+    ],
+)
+def test_a_document_is_translated_alone_as_amid_others(
+    model: str, name: str, schedule: str, two_passes: bool
+) -> None:
+    first = first_system(beam=1) if two_passes else None
+    t = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule)
+    together = translated(t, CORPUS)
+    crowded = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule, max_tokens=120)
+    for a, b in zip(together, translated(crowded, CORPUS[::-1])[::-1], strict=True):
+        assert same(a, b)
+    [alone] = translated(t, CORPUS[:1])
+    assert same(alone, together[0])
+
+
+@pytest.mark.parametrize("model", BATCH_LEVEL)
+def test_documents_are_searched_side_by_side(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window waits for the one before it, and for no other document: so many calls as the longest has."""
+    spy = Spy(monkeypatch)
+    translated(translator(SYSTEMS["window, numbered"], model, schedule="sequential"), CORPUS)
+    # Documents of 7, 1, 3, 1 and 5 sentences.
+    assert [len(requests) for _, requests in spy.calls] == [5, 3, 3, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("model", BATCH_LEVEL)
+def test_documents_that_meet_in_training_do_not_in_translation(model: str) -> None:
+    apart, crossing = (
+        translator(SYSTEMS["window, numbered"], model, cross_document=crosses) for crosses in (False, True)
+    )
+    assert all(same(*pair) for pair in zip(*(translated(t, CORPUS) for t in (apart, crossing)), strict=True))
+
+
+@seen_by
+def test_the_other_rows_make_a_difference(model: str, name: str) -> None:
+    """Or the tests here would prove nothing."""
+    kinds: list[dict[str, Any]] = [{}, {"target": False}, {"group_windows": 1}]
+    systems = [translator(SYSTEMS[name], model, beam=1, **kind) for kind in kinds]
+    outputs = [translated(t, CORPUS[:1])[0] for t in systems]
+    assert len({out.log_probabilities for out in outputs}) == 3
+
+
+@seen_by
+def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
+    """Whatever else is in the batch: with a first pass, rows of one document are searched side by side."""
+    first = first_system(beam=1) if name in TAKING else None
+    plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
+    # Every row has a batch of its own, and nothing beside it.
+    plain.plan = replace(plain.plan, sees_other_rows=False, group_windows=1, sequential_windows=1)
+    expected = translated(plain, TWO)
+    for schedule in ("sequential", "simultaneous"):
+        lonely = translator(SYSTEMS[name], model, first_pass=first, group_windows=1, schedule=schedule)
+        assert all(same(a, b) for a, b in zip(translated(lonely, TWO), expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [*(("meeting", name) for name in SCORED), ("flat", "window, numbered")]
+)
+def test_both_schedules_agree_where_nothing_is_seen_of_targets(model: str, name: str) -> None:
+    first = first_system(beam=1) if name in TAKING else None
+    one, *others = (
+        translated(
+            translator(SYSTEMS[name], model, target=False, first_pass=first, schedule=s, max_tokens=n), TWO
+        )
+        for s, n in (("sequential", 8000), ("simultaneous", 8000), ("simultaneous", 1))
+    )
+    for other in others:
+        assert all(same(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [*(("meeting", name) for name in SCORED), *((model, "window, numbered") for model in BATCH_LEVEL)],
+)
+def test_the_score_of_a_translation_is_what_search_reported(model: str, name: str) -> None:
+    found = translated(translator(SYSTEMS[name], model), CORPUS)
+    pairs = [
+        ParallelDocument(d.id, d.sentences, f.document.sentences) for d, f in zip(CORPUS, found, strict=True)
+    ]
+    for max_tokens in (1, 200, 8000):
+        t = translator(SYSTEMS[name], model, max_tokens=max_tokens)
+        for scores, translation in zip(t.score(pairs), found, strict=True):
+            again = [s.log_probability for s in scores]
+            assert again == pytest.approx(translation.log_probabilities, abs=1e-9)
+        # Chosen sentences are scored amid the whole of their groups.
+        chosen = [(6, (4,)), (0, (3, 7)), (0, ()), (2, (0,))]
+        sums = [sum(found[i].log_probabilities[j] for j in places) for i, places in chosen]
+        scores = t.score_sentences([(pairs[i], places) for i, places in chosen])
+        assert [s.log_probability for s in scores] == pytest.approx(sums, abs=1e-9)
+
+
+def training_batch(t: DocumentTranslator, document: Document, out: Document) -> Batch:
+    """The rows of a whole document as training makes them."""
+    source = [TOKENIZER.encode(s) for s in document.sentences if s]
+    target = [TOKENIZER.encode(s) for s in out.sentences if s]
+    return make_batch(
+        [
+            Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
+            for w in t.plan.view.split([len(s) for s in source], [])
+        ],
+        t.plan.symbols,
+    )
+
+
+def real(tokens: Tensor, sentence: Tensor) -> list[tuple[int, int]]:
+    """Tokens with their sentences, without padding."""
+    pairs = list(zip(tokens.tolist(), sentence.tolist(), strict=True))
+    return [pair for pair in pairs if pair[1] >= 0]
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_companions_are_the_rows_that_training_would_have_made(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(SYSTEMS[name])
+    document = CORPUS[0]
+    [found] = translated(t, [document])
+    batch = training_batch(t, document, found.document)
+    windows = len(batch.source.tokens)
+    seen = 0
+    for source, requests in spy.calls:
+        assert len(requests) == len(source.tokens)
+        beside = source.extra_rows
+        for ordinal, place in standing(source):
+            seen += 1
+            others = set(group_of(place, windows, t.plan.group_windows)) - {place}
+            at = [] if beside is None else standing(beside.source)
+            assert {p for o, p in at if o == ordinal} == others
+            for c, (_, p) in enumerate(at):
+                if beside is None or p not in others:
+                    continue
+                companion = real(beside.source.tokens[c], beside.source.sentence[c])
+                assert companion == real(batch.source.tokens[p], batch.source.sentence[p])
+                written = real(beside.target_input[c], beside.input_sentence[c])
+                expected = real(batch.target_input[p], batch.input_sentence[p])
+                assert written == (expected if p < place else [])
+                assert set(beside.target_input[c][beside.input_sentence[c] < 0].tolist()) <= {
+                    t.plan.symbols.pad
+                }
+    assert seen == windows
+
+
+def test_windows_that_write_their_context_again_show_what_they_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy(monkeypatch)
+    t = translator(SYSTEMS["regenerate"])
+    translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
+    beside = spy.calls[-1][0].extra_rows
+    assert beside is not None
+    assert [
+        len({k for _, k in real(*row)})
+        for row in zip(beside.target_input, beside.input_sentence, strict=True)
+    ] == [1, 2]
+
+
+def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Spy(monkeypatch)
+    counts = {}
+    for max_tokens in (1, 8000):
+        spy.calls.clear()
+        t = translator(
+            SYSTEMS["window"], first_pass=first_system(), schedule="simultaneous", max_tokens=max_tokens
+        )
+        translated(t, CORPUS)
+        groups = []
+        for source, _ in spy.calls:
+            assert source.extra_rows is None
+            by_group: dict[int, list[int]] = {}
+            for ordinal, place in standing(source):
+                by_group.setdefault(ordinal, []).append(place)
+            groups += [sorted(places) for places in by_group.values()]
+        counts[max_tokens] = len(spy.calls)
+        # Documents of 7, 1, 3, 1 and 5 sentences.
+        whole = [[0, 1, 2], [3, 4, 5], [6], [0], [0, 1, 2], [0], [0, 1, 2], [3, 4]]
+        assert sorted(groups) == sorted(whole)
+    assert counts == {1: 8, 8000: 1}
+
+
+def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of systems whose rows do not meet too; its translations are forced, in the own tokens."""
+    calls: list[tuple[Any, Sequence[SearchRequest]]] = []
+
+    def spying(
+        model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
+    ) -> list[Hypothesis]:
+        calls.append((model, requests))
+        return search(model, source, requests, symbols, options)
+
+    monkeypatch.setattr(plan_module, "search", spying)
+    first = first_system()
+    t = translator(SYSTEMS["window"], "transformer", first_pass=first)
+    [before] = translated(first, CORPUS[:1])
+    calls.clear()
+    translated(t, CORPUS[:1])
+    [requests] = [requests for model, requests in calls if model is t.model]
+    target = [TOKENIZER.encode(s) for s in before.document.sentences if s]
+    prefixes = [
+        [token for sentence in target[max(0, j - 3) : j] for token in (*sentence, TOKENIZER.sep)]
+        for j in range(7)
+    ]
+    assert sorted(list(r.prefix) for r in requests) == sorted(prefixes)
+    assert all(r.sentences == 1 for r in requests)
+
+
+class Leaving(DocumentTranslator):
+    """A first pass that leaves every other sentence without a translation, and all of some documents."""
+
+    def translate(
+        self, documents: Iterable[Document], on_sentences: Any = lambda count: None, guide: Any = None
+    ) -> Iterator[tuple[int, Translation]]:
+        for index, translation in super().translate(documents):
+            sentences = translation.document.sentences
+            left = tuple("" if index == 4 or j % 2 else s for j, s in enumerate(sentences))
+            yield index, replace(translation, document=replace(translation.document, sentences=left))
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [*(("meeting", name) for name in TAKING), ("flat", "window, numbered")]
+)
+@pytest.mark.parametrize("schedule", ["sequential", "simultaneous"])
+def test_a_first_pass_may_leave_sentences_empty(model: str, name: str, schedule: str) -> None:
+    whole = first_system()
+    leaving = Leaving(whole.model, whole.config, whole.tokenizer, CPU)
+    found = translated(translator(SYSTEMS[name], model, first_pass=leaving, schedule=schedule), CORPUS)
+    for document, translation in zip(CORPUS, found, strict=True):
+        assert [bool(s) for s in translation.document.sentences] == [bool(s) for s in document.sentences]
+
+
+def test_documents_with_a_first_pass_are_read_as_they_are_needed() -> None:
+    read = 0
+
+    def endless() -> Iterator[Document]:
+        nonlocal read
+        while True:
+            read += 1
+            yield Document(str(read), ("the cat sat", "it saw"))
+
+    first = first_system(max_tokens=50)
+    stream = translator(SYSTEMS["window"], first_pass=first, max_tokens=50).translate(endless())
+    assert sorted(next(stream)[0] for _ in range(40)) == list(range(40))
+    assert read < 150
+
+
+def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) -> list[Source]:
+    """The windows of these sentences show nothing when they are searched for the first time."""
+    calls: list[Source] = []
+    shows = WindowSearch._shows
+    refused: set[int] = set()
+
+    def showing(self: WindowSearch, row: Any, hypothesis: Hypothesis) -> bool:
+        if row.number in blank_at_first and row.number not in refused:
+            refused.add(row.number)
+            return False
+        return shows(self, row, hypothesis)
+
+    def spying(
+        model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
+    ) -> list[Hypothesis]:
+        calls.append(source)
+        return search(model, source, requests, symbols, options)
+
+    monkeypatch.setattr(WindowSearch, "_shows", showing)
+    monkeypatch.setattr(plan_module, "search", spying)
+    return calls
+
+
+def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = bytes_first(monkeypatch, [3, 1])
+    t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)
+    document = CORPUS[6]
+    [found] = translated(t, [document])
+    batch = training_batch(t, document, found.document)
+    assert [len(source.tokens) for source in calls] == [5, 1, 1]
+    for source, place in zip(calls[1:], (1, 3), strict=True):
+        beside = source.extra_rows
+        assert beside is not None
+        assert [p for _, p in standing(beside.source)] == [p for p in range(5) if p != place]
+        for (_, p), *row in zip(
+            standing(beside.source), beside.target_input, beside.input_sentence, strict=True
+        ):
+            expected = real(batch.target_input[p], batch.input_sentence[p])
+            assert real(*row) == (expected if p < place else [])
+
+
+@pytest.mark.parametrize(
+    ("config", "decode", "message"),
+    [
+        (
+            "window",
+            {"schedule": "simultaneous"},
+            r"decode\.first_pass, or choose decode\.schedule = sequential",
+        ),
+        ("window", {"first_pass": "runs/first"}, r"runs/first: that run was not opened"),
+        ("future", {"schedule": "simultaneous"}, r"name a run"),
+    ],
+)
+def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, Any], message: str) -> None:
+    t = translator(with_section(SYSTEMS[config], "decode", **decode))
+    for refused in (lambda: t.check(CORPUS), lambda: list(t.translate(CORPUS))):
+        with pytest.raises(CotextError, match=message):
+            refused()
+    # What is given needs no first pass to be scored.
+    t.score([ParallelDocument("d", ("a cat", "it sat"), ("cat", "sat it"))])
+
+
+def test_first_passes_that_cannot_be_are_refused() -> None:
+    first = first_system()
+    for name in ("alone", "source context", "regenerate"):
+        with pytest.raises(CotextError, match="would not be used"):
+            translator(SYSTEMS[name], first_pass=first).check(CORPUS)
+    second = translator(SYSTEMS["window"], first_pass=first)
+    with pytest.raises(CotextError, match="two passes at most"):
+        translator(SYSTEMS["window"], first_pass=second).check(CORPUS)
+    with pytest.raises(CotextError, match=r"decode\.first_pass = .*document long, sentence 3: 7 tokens"):
+        translator(SYSTEMS["window"], first_pass=first_system(max_source_tokens=6)).check(CORPUS)
+    needy = translator(SYSTEMS["window"], schedule="simultaneous")
+    with pytest.raises(CotextError, match=r"decode\.schedule = simultaneous"):
+        translator(SYSTEMS["window"], first_pass=needy).check(CORPUS)
+
+
+def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
+    first = first_system()
+    plain = translator(SYSTEMS["window"], "transformer")
+    assert not {"schedule", "group_windows", "first_pass"} & set(entries(plain))
+    two = translator(SYSTEMS["window"], "transformer", first_pass=first)
+    told = "first(view:sentence,align:constrained,beam:2,lp:0.6,limit:1x+4)"
+    assert entries(two) == entries(plain) | {"first_pass": told}
+    meeting = translator(SYSTEMS["window"], first_pass=first, schedule="simultaneous")
+    assert entries(meeting) == entries(two) | {"schedule": "simultaneous", "group_windows": "3"}
+
+
+def entries(t: DocumentTranslator) -> dict[str, str]:
+    return dict(entry.split(":", 1) for entry in t.signature.split("|"))
+
+
+def test_a_group_that_failed_in_the_middle_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searched again whole, as its windows see each other; what was finished before is not told again."""
+    t = translator(SYSTEMS["alone"], "flat", schedule="simultaneous", beam=1)
+    assert t.plan.searches_groups
+    pool = DocumentPool(t.windows)
+    told: list[int] = []
+    whole = dict(t.translate(CORPUS[:1]))[0]
+    opened = t.windows.opened(0, CORPUS[0], None, None, None)
+    opened.on_sentence = lambda sentence, text: told.append(sentence)
+    pool.add(opened)
+    recovered, calls = WindowSearch._recovered, []
+
+    def failing(self: WindowSearch, *row: Any) -> Any:
+        calls.append(row)
+        if len(calls) == 2:
+            raise MemoryError
+        return recovered(self, *row)
+
+    monkeypatch.setattr(WindowSearch, "_recovered", failing)
+    [group, *_] = pool.ready(opened)
+    with pytest.raises(MemoryError):
+        pool.search([group])
+    assert len(told) == 1
+    while not opened.done:
+        pool.search([pool.ready(opened)[0]])
+    assert sorted(told) == opened.kept
+    assert [each.text for each in opened.sentences()] == list(whole.document.sentences)

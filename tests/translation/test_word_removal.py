@@ -1,0 +1,55 @@
+"""Word alignment by the removal of source words, against scores of documents that lack them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+
+from cotext.data.documents import ParallelDocument
+from cotext.translation.alignment import Attended, align
+from cotext.translation.translator import DocumentTranslator
+from cotext.translation.word_removal import differences
+
+TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
+DOCUMENT = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
+
+
+def translator(**sections: Any) -> DocumentTranslator:
+    config = tiny_config(view=window(1), **sections)
+    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
+
+
+def test_it_is_what_each_token_loses_without_a_word() -> None:
+    system = translator()
+    [found] = differences(system, [(DOCUMENT, [1, 2])])
+    assert set(found) == {1, 2}
+    assert not found[2].any()  # a single word tells nothing
+    [[whole]] = system.score_tokens([(DOCUMENT, [1])])
+    columns = []
+    for left in ("e", "d"):
+        source = (DOCUMENT.source[0], left, *DOCUMENT.source[2:])
+        [[less]] = system.score_tokens([(replace(DOCUMENT, source=source), [1])])
+        columns.append([max(a - b, 0.0) for a, b in zip(whole[:-1], less[:-1], strict=True)])
+    by_hand = torch.tensor(columns, dtype=torch.float64).T
+    total = by_hand.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(found[1], by_hand / total.clamp(min=1e-300))
+
+
+@pytest.mark.parametrize("score", ["absolute", "positions", "content"])
+def test_attention_with_positions_is_averaged_with_it(score: str) -> None:
+    system = translator(model={"attention": {"score": score}})
+    [[found]] = align(system, [DOCUMENT], [[0]])
+    [[attention]] = align(system, [DOCUMENT], [[0]], Attended())
+    [removal] = differences(system, [(DOCUMENT, [0])])
+    wanted = attention.weights if score == "content" else attention.weights + removal[0]
+    torch.testing.assert_close(found.weights, wanted / wanted.sum(dim=1, keepdim=True))
+
+
+def test_what_shows_no_attention_is_aligned_by_it_alone() -> None:
+    system = translator()
+    [removal] = differences(system, [(DOCUMENT, [0])])
+    system.plan = replace(system.plan, kind=replace(system.plan.kind, forced_pass=None))
+    [[found]] = align(system, [DOCUMENT], [[0]])
+    torch.testing.assert_close(found.weights, removal[0])
