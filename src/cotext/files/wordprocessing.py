@@ -51,16 +51,16 @@ class WordDialect:
 
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
         """Add a run."""
-        nodes: list[etree._Element] = []
+        # First the run: lxml takes quadratic time to move one that has thousands of children.
+        run = self.wrapped((), properties)
+        holder.append(run)
         for part in _PARTED.split(taken(text)):
             name = {"\t": "tab", "\n": "br", _NON_BREAKING_HYPHEN: "noBreakHyphen"}.get(part, "t")
             if part:
-                node = lxml_etree().Element(self._prefix + name)
+                node = lxml_etree().SubElement(run, self._prefix + name)
                 if name == "t":
                     node.text = part
                     node.set(_SPACE, "preserve")
-                nodes.append(node)
-        holder.append(self.wrapped(nodes, properties))
 
     def wrapped(
         self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
