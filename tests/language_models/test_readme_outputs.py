@@ -1,6 +1,5 @@
 """The README's section on outputs of any system, run as it stands."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from command_line import World, cotext
 from language_models.described import described
 from language_models.fake import Fake
 
-from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -20,7 +18,7 @@ def test_the_commands_work_as_they_stand(
     section = README.read_text(encoding="utf-8").split("\n## Outputs of any system\n")[1]
     commands = [line.split() for line in section.split("```")[1].strip().splitlines()]
     assert [words[1] for words in commands] == [
-        *("evaluate", "leaderboard", "check", "translate", "mbr", "select", "translate", "contrastive")
+        *("evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")
     ]
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
@@ -35,19 +33,6 @@ def test_the_commands_work_as_they_stand(
     # Every document in one line, as who writes whole documents may do.
     references = list(read_documents(Path("reference.de")))
     Path("outputs/free.de").write_text("\n".join(f"{' '.join(d.sentences)}\n" for d in references))
-    task = [_task(document) for document in documents]
-    Path("task.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in task))
-    hypotheses = [
-        {
-            "dataset_id": "wmt26",
-            "doc_id": line["doc_id"],
-            "tgt_lang": "de_DE",
-            "hypothesis": _task(document)["source_doc"],
-            "translation_granularity": "document-level",
-        }
-        for line, document in zip(task, references, strict=True)
-    ]
-    Path("submission.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in hypotheses))
     with Fake({sentence: sentence for d in documents for sentence in d.sentences}) as fake:
         described(tmp_path, fake.url).rename("gpt.yaml")
         for _, *words in commands:
@@ -55,9 +40,4 @@ def test_the_commands_work_as_they_stand(
             assert done.code == 0, (words, done.out, done.err)
     for name in ("a.de", "mbr.de", "gpt.de"):
         assert [len(d) for d in read_documents(Path(name))] == [len(d) for d in documents]
-    assert {"leaderboard.html", "sheet.html"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def _task(document: Document) -> dict[str, str]:
-    text = "".join(f"<p>{sentence}</p>\n" for sentence in document.sentences)
-    return {"doc_id": document.id, "source_doc": text, "tgt_lang": "de_DE", "instruction": ""}
+    assert Path("leaderboard.html").exists()
