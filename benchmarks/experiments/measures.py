@@ -140,11 +140,8 @@ def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Iterat
     controls = ["--controls"] if asked.controls else []
     controls += [] if asked.context == "true" else ["--context", asked.context]
     options = [*controls, *as_options(_filled(asked.settings, place))]
-    yield cotext("contrastive", place.run, *suites, *options, "--out", place.out, device=device)
-    for update in checkpoints(place.run) if asked.checkpoints else ():
-        out = place.out.with_name(f"{place.out.stem}.at.{update}.json")
-        chosen = ("--checkpoint", str(update), "--out", out)
-        yield cotext("contrastive", place.run, *suites, *options, *chosen, device=device)
+    for out, chosen in _models(place, asked.checkpoints):
+        yield cotext("contrastive", place.run, *suites, *options, *chosen, "--out", out, device=device)
 
 
 def _cxmi(asked: Cxmi, place: Place, device: str | None) -> Step:
@@ -172,11 +169,8 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
     if asked.comet and not without_comet(asked.comet):
         protocols += ["--comet", asked.comet]
     options = as_options(_filled(asked.settings, place))
-    for update in (None, *(checkpoints(place.run) if asked.checkpoints else ())):
-        name = place.out.stem if update is None else f"{place.out.stem}.at.{update}"
-        chosen = [] if update is None else ["--checkpoint", str(update)]
-        hypothesis = place.out.with_name(f"{name}-{source.name}")
-        written = place.out.with_name(f"{name}.json")
+    for written, chosen in _models(place, asked.checkpoints):
+        hypothesis = place.out.with_name(f"{written.stem}-{source.name}")
         told = ("--out", str(hypothesis), "--json", *options, *chosen)
         if not _translated(written).exists():  # or else interrupted behind it
             remove(hypothesis)
@@ -184,6 +178,13 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
         files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
         named = [word for option, path in files.items() for word in (option, str(path))]
         yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
+
+
+def _models(place: Place, with_checkpoints: bool) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """File for figures and options that choose the model: the final one, then each checkpoint."""
+    yield place.out, ()
+    for update in checkpoints(place.run) if with_checkpoints else ():
+        yield place.out.with_name(f"{place.out.stem}.at.{update}.json"), ("--checkpoint", str(update))
 
 
 def without_comet(model: str) -> str:

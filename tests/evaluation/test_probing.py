@@ -435,7 +435,7 @@ FILLED: dict[str, dict[str, Any]] = {
 }
 
 
-# What predicts all at once is refused before: tests/translation/test_non_autoregressive.py.
+# What predicts all at once is refused before: tests/search/test_non_autoregressive.py.
 @pytest.mark.parametrize("name", FILLED)
 def test_every_system_can_be_probed_or_says_why_not(name: str, world: Path) -> None:
     opened = probe_module.open_probes([world / "window"], None, None)[0]

@@ -161,7 +161,7 @@ VIEWS = [
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     documents=corpora,
-    # Non-autoregressive systems have views of its own: tests/translation/test_non_autoregressive.py.
+    # Non-autoregressive systems have views of its own: tests/search/test_non_autoregressive.py.
     model=st.sampled_from(list(cover().values())),
     view=st.sampled_from(VIEWS),
     separators=st.sampled_from(["plain", "indexed", "bracket"]),

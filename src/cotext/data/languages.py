@@ -93,7 +93,7 @@ def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
     ranks = (
         [code for code in codes if parts(code) == parts(wanted)],
         [code for code in codes if parts(code)[: len(parts(wanted))] == parts(wanted)],
-        [code for code in codes if primary_language(code) == primary_language(wanted) != ""],
+        [code for code in codes if same_language(code, wanted)],
     )
     return next(filter(None, ranks), [])
 
