@@ -32,6 +32,8 @@ ANY = "~"  # a value that differs from run to run
 TOLERANCE = 1e-3
 LEARNED = ("probe",)  # figures of classifiers that are trained anew: another rounding can change a decision
 MACHINE = re.compile(r"\d+:\d\d left|[\d.]+ [MG]B at most|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores")
+# Progress: which of these lines are printed, the clock decides.
+UNDER_WAY = re.compile(r"[^\d]* (\d+)/(?!\1$)\d+(  \d+:\d\d left)?")
 FIXED = (*TINY[:5], "languages=en-de", "decode.max_ratio=1.0", "decode.max_extra=3")
 RUNS = {"sent": "focused-concatenation/base", "doc": RECIPE}
 QUALITY = (
@@ -180,7 +182,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
         out: Any = json.loads(outcome.out)
     except ValueError:
         out = outcome.out.splitlines()
-    messages = re.sub(r"[^\n]*\r", "", outcome.err).splitlines()  # progress is written over
+    messages = [line for line in outcome.err.splitlines() if not UNDER_WAY.fullmatch(line)]
     return {"code": outcome.code, "out": out, "messages": messages}
 
 
