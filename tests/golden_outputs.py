@@ -31,7 +31,12 @@ GOLDEN = Path(__file__).with_suffix(".json")
 ANY = "~"  # a value that differs from run to run
 TOLERANCE = 1e-3
 LEARNED = ("probe",)  # figures of classifiers that are trained anew: another rounding can change a decision
-MACHINE = re.compile(r"\d+:\d\d left|[\d.]+ [MG]B at most|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores")
+MACHINE = re.compile(
+    r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most"
+    r"|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
+)
+    r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
+)
 # Progress: which of these lines are printed, the clock decides.
 UNDER_WAY = re.compile(r"[^\d]* (\d+)/(?!\1$)\d+(  \d+:\d\d left)?")
 FIXED = (*TINY[:5], "languages=en-de", "decode.max_ratio=1.0", "decode.max_extra=3")
