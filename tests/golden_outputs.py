@@ -35,8 +35,6 @@ MACHINE = re.compile(
     r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most"
     r"|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
 )
-    r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
-)
 # Progress: which of these lines are printed, the clock decides.
 UNDER_WAY = re.compile(r"[^\d]* (\d+)/(?!\1$)\d+(  \d+:\d\d left)?")
 FIXED = (*TINY[:5], "languages=en-de", "decode.max_ratio=1.0", "decode.max_extra=3")
