@@ -69,6 +69,8 @@ class Parts(Closed):
     """How ids of documents begin, as in `lohelp:`; all documents if none are given."""
     documents: PositiveInt | None = None
     """So many of each split from the beginning; all of them if not given."""
+    held_out: PositiveInt | None = None
+    """So many training documents, drawn, are set aside as a split `held` for suites."""
     tokenizer: str | None = None
     """Data whose tokenizer it has; one of its own if not given."""
     prepare: Settings = Field(default={})

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.experiments.plan_data import Parts, Sampled
+from benchmarks.study import dropped_choices
 from benchmarks.study.choices import make_suites
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.detokenise import Detokenisers
@@ -25,6 +26,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_text
 
 SPLITS = ("train", "dev", "test")
+HELD = "held"  # training documents that are set aside
+SEED = 1  # of the draw of these
 SUITES = "suites"
 MAX_BYTES = 1 << 28
 
@@ -42,9 +45,29 @@ def write_texts(parts: Parts, texts: Path) -> None:
             raise CotextError(
                 f"{parts.corpus}: no document id of {split} begins with {', '.join(parts.prefixes)}"
             )
+        if split == "train" and parts.held_out is not None:
+            chosen, held = apart(chosen, parts.held_out)
+            write_parallel(*text_files(parts, texts, HELD), held, "docids")
         write_parallel(*text_files(parts, texts, split), chosen, "docids")
     for name, (source, target, sizes) in parts.grouped.items():
         write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
+
+
+def apart(
+    documents: list[ParallelDocument], number: int
+) -> tuple[list[ParallelDocument], list[ParallelDocument]]:
+    """Documents without so many that are drawn, and these, both in order.
+
+    Raises:
+        CotextError: no other document would be left.
+    """
+    if number >= len(documents):
+        raise CotextError(f"held_out: {number} of {len(documents)} documents leave none to learn from")
+    drawn = set(Random(SEED).sample(range(len(documents)), number))
+    sides: tuple[list[ParallelDocument], list[ParallelDocument]] = ([], [])
+    for index, document in enumerate(documents):
+        sides[index in drawn].append(document)
+    return sides
 
 
 def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
@@ -84,10 +107,11 @@ def write_suites(parts: Parts, texts: Path, data: Path) -> None:
     """Write the suites of choices, and the drawn parts of others."""
     folder = data / SUITES
     folder.mkdir(exist_ok=True)
-    splits = {split: text_files(parts, texts, split) for split in SPLITS}
+    splits = {split: text_files(parts, texts, split) for split in (*SPLITS, HELD)}
+    make = dropped_choices.write_suites if parts.source == "zh" else make_suites
     for name, (source, target) in parts.choices.items():
         corpus = splits[source] if source == target else (Path(source), Path(target))
-        make_suites(*corpus, folder / name, splits["train"])
+        make(*corpus, folder / name, splits["train"])
     for name, sampled in parts.sampled.items():
         write_suite(folder / f"{name}.json", drawn(sampled))
 

@@ -177,7 +177,10 @@ def _paragraphs(block: Block) -> list[Block]:
 
 
 def _said(block: Block) -> str:
-    """The letters of a block, without white space; nothing where all of them are in copied text."""
+    """The letters of a block, without white space; nothing where all of them are in copied text.
+
+    U+FEFF is white space: at the beginning of a file it is the mark of an encoding.
+    """
     if not any(isinstance(piece, str) and _lettered(piece) for piece in block.pieces):
         return ""
     parts = (
@@ -188,7 +191,7 @@ def _said(block: Block) -> str:
         else " " * (isinstance(piece, Point) and piece.breaks)
         for piece in block.pieces
     )
-    return "".join(taken("".join(parts)).split())
+    return "".join(taken("".join(parts)).replace("\ufeff", "").split())
 
 
 def _lettered(text: str) -> bool:

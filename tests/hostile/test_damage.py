@@ -110,7 +110,8 @@ def essence(run: Path) -> dict[str, object]:
         if name == "metrics.jsonl":
             found[name] = _without_times(content.decode())
         elif "tensorboard" not in name:
-            found[name] = content
+            # White space may be gone from JSON: what it says is the same.
+            found[name] = json.loads(content) if name.endswith(".json") else content
     return found
 
 

@@ -1,0 +1,343 @@
+"""Pronouns that Chinese leaves out and English needs, as contrastive suites.
+
+    python -m benchmarks.study.dropped_choices balance RUN SUITES OUT.json
+    python -m benchmarks.study.dropped_choices check SOURCE RESTORED REFERENCE OUT.json
+
+`suites_of` finds the choices of a corpus (docs/real-choices.md). `balance` reads the suites of a folder and
+writes, to the folder OUT, those examples on which a sentence model is at chance; OUT.json has its accuracy
+before and after. `check` compares the rule with lines in which people have restored the pronouns.
+
+A line has such a choice if all of this holds, by words alone:
+
+    target   exactly one of the two forms of a phenomenon (FORMS), as a subject, and no other pronoun of
+             the persons that the phenomenon is about
+    source   no pronoun of these persons, and no noun that replaces one
+    text     no markup on either side
+    swap     the other form fits after the verb is changed with it: am, are, was, were and their short forms
+             beside the pronoun; a sentence with one of these elsewhere is left out
+
+*You* is a subject where the word behind it stands behind *I*, too (`verbs_of`), and none of _BEFORE_OBJECT
+before it.
+"""
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from zlib import crc32
+
+from benchmarks.study.choices import BEFORE, write_json
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_parallel
+from cotext.data.suite_files import read_suite
+from cotext.runtime.reading import read_text
+from cotext.translation.open import open_run
+
+
+@dataclass(frozen=True, slots=True)
+class Phenomenon:
+    """Two forms, the Chinese pronouns of each, and what neither side may have besides."""
+
+    forms: tuple[str, str]
+    clues: tuple[str, str]
+    target: str
+    source: str
+
+
+_FIRST_AND_SECOND: Final = "i|me|my|mine|myself|you|your|yours|yourself|yourselves|ya|y'all"
+_PLURAL: Final = "we|us|our|ours|ourselves|let's|they|them|their|theirs|themselves|'em"
+_INSTEAD: Final = "|自己|本人|大家|人家|各位|诸位|双方|彼此|咱|俺"
+PHENOMENA: Final = {
+    "person": Phenomenon(
+        ("I", "you"), ("我(?!们)", "[你妳您]"), f"{_FIRST_AND_SECOND}|{_PLURAL}", f"[我你妳您]{_INSTEAD}"
+    ),
+    "gender": Phenomenon(
+        ("he", "she"),
+        ("他(?!们)", "她(?!们)"),
+        "he|him|his|himself|she|her|hers|herself",
+        f"[他她它牠祂]{_INSTEAD}",
+    ),
+    "plural": Phenomenon(
+        ("we", "they"), ("我们|咱们?", "[他她它]们"), _PLURAL, f"[我他她它牠祂们]{_INSTEAD}"
+    ),
+    "number": Phenomenon(
+        ("I", "we"),
+        ("我(?!们)", "我们|咱们?"),
+        f"{_FIRST_AND_SECOND}|we|us|our|ours|ourselves|let's",
+        f"[我你妳您们]{_INSTEAD}",
+    ),
+}
+# What stands beside a form of the first or second person, and beside every other form.
+_BE: Final = {"am": "are", "'m": "'re", "was": "were", "wasn't": "weren't"}
+_OF_I: Final = {other: own for own, other in _BE.items()}
+_BE_FORMS: Final = frozenset(_BE) | frozenset(_OF_I) | {"aren't", "ain't"}
+_WORD: Final = re.compile(r"'(?:m|re|ve|ll|d|s)\b|\w+(?:'t)?", re.IGNORECASE)
+_BEGINNING: Final = re.compile(r"(?:^|[.?!]\s)[^\w]*$")
+_MARKUP: Final = re.compile(r"[<>{}]")
+_PART_OF_WORD: Final = re.compile(r"[-.]\w")  # as in I.D.
+# Words before an object: "let you go" has no subject.
+_BEFORE_OBJECT: Final = re.compile(
+    "lets?|ma[dk]e|makes|making|help(?:s|ed)?|see|saw|seen|watch(?:ed)?|hear|heard|have|had|get|got|"
+    "to|for|with|of|at|on|in|about|from|by|than|like|thank"
+)
+LEAST_VERB = 20  # occurrences behind each of I and you
+LEAST_SHARE = 0.05  # of the one beside the other
+
+
+def verbs_of(targets: Iterable[str]) -> frozenset[str]:
+    """Words that stand behind *I* and *you* alike, and so behind a subject."""
+    behind: dict[str, Counter[str]] = {"i": Counter(), "you": Counter()}
+    for line in targets:
+        words = [word.lower() for word in _WORD.findall(line.replace("’", "'"))]
+        for word, following in pairwise(words):
+            if word in behind:
+                behind[word][_OF_I.get(following, following)] += 1
+    first, second = behind["i"], behind["you"]
+    return frozenset(
+        word
+        for word in first.keys() & second.keys()
+        if min(first[word], second[word]) >= max(LEAST_VERB, LEAST_SHARE * max(first[word], second[word]))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The form that a line has, and the line with the other one."""
+
+    form: str
+    other: str
+
+
+def found_in(phenomenon: Phenomenon, source: str, target: str, verbs: frozenset[str]) -> Found | None:
+    """The choice of a line; None where it has none."""
+    target = target.replace("’", "'")
+    if re.search(phenomenon.source, source) or _MARKUP.search(source + target):
+        return None
+    if len(re.findall(rf"(?<!\w)(?:{phenomenon.target})(?!\w)", target, re.IGNORECASE)) != 1:
+        return None
+    words = list(_WORD.finditer(target))
+    plain = [word[0].lower() for word in words]
+    own = next((form for form in phenomenon.forms if form.lower() in plain), None)
+    if own is None:
+        return None
+    other = phenomenon.forms[own == phenomenon.forms[0]]
+    place = plain.index(own.lower())
+    written = words[place][0]
+    if _PART_OF_WORD.match(target, words[place].end()) or (own == "I" != written):
+        return None
+    following = plain[place + 1] if place + 1 < len(words) else ""
+    joined = following and not target[words[place].end() : words[place + 1].start()].strip()
+    if own == "you" and not (joined and _OF_I.get(following, following) in verbs):
+        return None
+    if own == "you" and place and _BEFORE_OBJECT.fullmatch(plain[place - 1]):
+        return None
+    capital = _BEGINNING.search(target[: words[place].start()]) if own == "I" else written[0].isupper()
+    changed = {place: other.capitalize() if capital else other}
+    if "I" in phenomenon.forms:
+        there = [index for index, word in enumerate(plain) if word in _BE_FORMS]
+        beside = place + 1 if joined and following in _BE_FORMS else place - 1
+        if there and there != [beside]:
+            return None
+        if there:
+            change = _BE if own == "I" else _OF_I
+            if plain[beside] not in change:
+                return None
+            verb = change[plain[beside]]
+            changed[beside] = verb.capitalize() if words[beside][0][0].isupper() else verb
+    for index in sorted(changed, reverse=True):
+        target = target[: words[index].start()] + changed[index] + target[words[index].end() :]
+    return Found(own, target)
+
+
+def suites_of(
+    documents: Iterable[ParallelDocument], verbs: frozenset[str], before: int = BEFORE
+) -> dict[str, ContrastiveSuite]:
+    """The suite of every phenomenon: all choices that have a sentence before them, the right one first.
+
+    `distance` is that to the nearest line before whose source has a pronoun of one of both forms, if it is
+    the right one. The tag `nearest` has that form, or `none`.
+    """
+    found: dict[str, list[ContrastiveExample]] = {name: [] for name in PHENOMENA}
+    for document in documents:
+        for number in range(1, len(document.source)):
+            source, target = document.source[number], document.target[number]
+            for name, phenomenon in PHENOMENA.items():
+                choice = found_in(phenomenon, source, target, verbs)
+                if choice is None:
+                    continue
+                window = range(max(0, number - before), number + 1)
+                back, nearest = _nearest(phenomenon, [document.source[i] for i in window[:-1]])
+                context = tuple(document.target[i] for i in window[:-1])
+                found[name].append(
+                    ContrastiveExample(
+                        id=f"{document.id}:{name}:{number + 1}",
+                        phenomenon=name,
+                        distance=back if nearest == choice.form else None,
+                        source=tuple(document.source[i] for i in window),
+                        candidates=((*context, target), (*context, choice.other)),
+                        correct=0,
+                        tags={"form": choice.form, "nearest": nearest},
+                        document=document.id,
+                    )
+                )
+    return {
+        name: ContrastiveSuite(f"dropped-{name}", "zh", "en", tuple(examples))
+        for name, examples in found.items()
+    }
+
+
+def _nearest(phenomenon: Phenomenon, before: Sequence[str]) -> tuple[int | None, str]:
+    """How many lines back the nearest one is that has pronouns of one form alone, and that form."""
+    for back, line in enumerate(reversed(before), 1):
+        there = [
+            form
+            for form, clue in zip(phenomenon.forms, phenomenon.clues, strict=True)
+            if re.search(clue, line)
+        ]
+        if len(there) == 1:
+            return back, there[0]
+    return None, "none"
+
+
+def write_suites(source: Path, target: Path, folder: Path, learn: tuple[Path, Path]) -> None:
+    """Write the suites of a corpus; the words behind subjects are learned from other text."""
+    verbs = verbs_of(line for document in read_parallel(*learn) for line in document.target)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, suite in suites_of(read_parallel(source, target), verbs).items():
+        write_suite(folder / f"{name}.json", suite)
+
+
+# -------------------------------------------------------------------------------------------- balance
+
+WIDTH = 1.0  # of a bin, in nats
+WIDEST = 4.0  # nats between both forms, beyond which the sentence decides alone
+MOST = 2000  # examples of a suite
+PARTS = 3  # one of which the rule is learned from, and not reported
+
+
+def set_aside(document: str) -> bool:
+    """Whether a document is of the third from which `balanced` learns."""
+    return crc32(document.encode()) % PARTS == 0
+
+
+def balanced(examples: Sequence[ContrastiveExample], margins: Sequence[float]) -> list[ContrastiveExample]:
+    """Reported examples on which a sentence model is at chance.
+
+    In every bin of its scores both forms are equally frequent. `margins` are its log-probabilities of the
+    right candidate less those of the wrong one. Which share of a form is kept in a bin is counted in the
+    documents that are set aside; which examples, their ids decide.
+    """
+    first = examples[0].tags["form"] if examples else ""
+    bins: dict[tuple[int, str], int] = defaultdict(int)
+    places = []
+    for example, margin in zip(examples, margins, strict=True):
+        form = example.tags["form"]
+        for_first = margin if form == first else -margin
+        place = int((for_first + WIDEST) // WIDTH) if abs(for_first) < WIDEST else None
+        places.append(place)
+        if place is not None and set_aside(example.document):
+            bins[place, form] += 1
+    forms = {example.tags["form"] for example in examples}
+    kept = []
+    for example, at in zip(examples, places, strict=True):
+        if at is None or set_aside(example.document):
+            continue
+        least, own = min(bins[at, form] for form in forms), bins[at, example.tags["form"]]
+        if own and Random(crc32(example.id.encode())).random() < least / own:
+            kept.append(example)
+    return kept
+
+
+def balance(run: Path, folder: Path, out: Path) -> None:
+    """Write balanced suites, with what the sentence model makes of them."""
+    translator = open_run(run).translator
+    folder_out = out.with_suffix("")
+    folder_out.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = {}
+    for path in sorted(folder.glob("*.json")):
+        suite = read_suite(path)
+        single = [
+            ParallelDocument("1", (example.source[-1],), (candidate[-1],))
+            for example in suite.examples
+            for candidate in example.candidates
+        ]
+        scores = [sentence.log_probability for [sentence] in translator.score(single)]
+        margins = [right - wrong for right, wrong in zip(scores[::2], scores[1::2], strict=True)]
+        by_id = {example.id: margin for example, margin in zip(suite.examples, margins, strict=True)}
+        kept = balanced(suite.examples, margins)
+        chosen = set(Random(1).sample([example.id for example in kept], min(MOST, len(kept))))
+        kept = [example for example in kept if example.id in chosen]
+        write_suite(
+            folder_out / path.name, ContrastiveSuite(f"{suite.name}-balanced", "zh", "en", tuple(kept))
+        )
+        figures[path.stem] = {
+            "before": _accuracy(suite.examples, by_id),
+            "after": _accuracy(kept, by_id),
+        }
+    write_json(out, figures)
+
+
+def _accuracy(examples: Sequence[ContrastiveExample], margins: dict[str, float]) -> dict[str, float]:
+    forms = Counter(example.tags["form"] for example in examples)
+    right = sum(margins[example.id] > 0 for example in examples)
+    return {"examples": len(examples), "accuracy_percent": 100 * right / max(len(examples), 1), **forms}
+
+
+# ---------------------------------------------------------------------------------------------- check
+
+
+def check(source: Path, restored: Path, reference: Path) -> dict[str, Any]:
+    """How often people have restored the pronoun that the rule names, by phenomenon.
+
+    The files are parallel: source, source with restored pronouns (spaces between words do not matter),
+    tokenised translation. `same`: the pronoun of the right form was restored; `other`: that of the wrong
+    form; `nothing`: neither.
+    """
+    lines = zip(*(read_text(path).splitlines() for path in (source, restored, reference)), strict=True)
+    found: dict[str, Counter[str]] = {name: Counter() for name in PHENOMENA}
+    triples = [
+        (one.replace(" ", ""), other.replace(" ", ""), re.sub(r" ('\w)", r"\1", text.replace(" n't", "n't")))
+        for one, other, text in lines
+    ]
+    verbs = verbs_of(text for _, _, text in triples)
+    for plain, full, text in triples:
+        for name, phenomenon in PHENOMENA.items():
+            choice = found_in(phenomenon, plain, text, verbs)
+            if choice is not None:
+                there = [
+                    form
+                    for form, clue in zip(phenomenon.forms, phenomenon.clues, strict=True)
+                    if re.search(clue, full)
+                ]
+                found[name]["same" if choice.form in there else "other" if there else "nothing"] += 1
+    return {name: dict(counts) for name, counts in found.items()}
+
+
+def main() -> None:
+    """Balance suites, or check the rule."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command, names in (
+        ("balance", ("run", "suites", "out")),
+        ("check", ("source", "restored", "reference", "out")),
+    ):
+        sub = commands.add_parser(command)
+        for name in names:
+            sub.add_argument(name, type=Path)
+    given = parser.parse_args()
+    if given.command == "balance":
+        balance(given.run, given.suites, given.out)
+    else:
+        write_json(given.out, check(given.source, given.restored, given.reference))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Pronouns that Chinese leaves out: choices, and suites on which a sentence model is at chance."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.study.dropped_choices import (
+    PHENOMENA,
+    balanced,
+    check,
+    found_in,
+    set_aside,
+    suites_of,
+    verbs_of,
+)
+from cotext.data.contrastive_suites import ContrastiveExample
+from cotext.data.documents import ParallelDocument
+
+VERBS = frozenset({"know", "'m", "am", "want", "go", "think", "was"})
+
+
+@pytest.mark.parametrize(
+    ("phenomenon", "source", "target", "other"),
+    [
+        ("person", "知道", "I know.", "You know."),
+        ("person", "知道", "Maybe you know.", "Maybe I know."),
+        ("person", "不强大", "But you're not that strong.", "But I'm not that strong."),
+        ("person", "有吗", "Am I?", "Are you?"),
+        ("person", "有吗", "Wasn't I late?", "Weren't you late?"),
+        ("person", "是他", "Yes. I saw him.", "Yes. You saw him."),
+        ("gender", "走了", "he's gone.", "she's gone."),
+        ("gender", "告诉我", "Did She tell me?", "Did He tell me?"),
+        ("plural", "走了", "They're here, and it works.", "We're here, and it works."),
+        ("number", "抱歉", "We’re sorry.", "I'm sorry."),
+        ("number", "走了", "so I was gone.", "so we were gone."),
+    ],
+)
+def test_choices(phenomenon: str, source: str, target: str, other: str) -> None:
+    found = found_in(PHENOMENA[phenomenon], source, target, VERBS)
+    assert found is not None
+    assert found.other == other
+
+
+@pytest.mark.parametrize(
+    ("phenomenon", "source", "target"),
+    [
+        ("person", "我知道", "I know."),  # the source has the pronoun
+        ("person", "自己知道", "I know."),
+        ("person", "知道", "I know you."),  # two of these persons
+        ("person", "知道", "Take my hand, I know."),
+        ("person", "知道", "He saw you."),  # an object
+        ("person", "知道", "Let you go."),
+        ("person", "知道", "I never am late."),  # a verb that is not beside the pronoun
+        ("person", "知道", "I know who they were."),
+        ("person", "知道", "I.D., please."),
+        ("person", "知道", "<i>where</i>"),
+        ("gender", "他走了", "He is gone."),
+        ("gender", "走了", "He took her hand."),
+        ("plural", "我走了", "We go."),
+        ("plural", "走了", "We saw them."),
+        ("number", "我们走", "We go."),
+        ("number", "走了", "There it goes."),
+    ],
+)
+def test_no_choices(phenomenon: str, source: str, target: str) -> None:
+    assert found_in(PHENOMENA[phenomenon], source, target, VERBS) is None
+
+
+def test_words_behind_subjects_stand_behind_both_forms() -> None:
+    text = (
+        ["I want it, and you want it."] * 20 + ["you some"] * 100 + ["I some"] * 20 + ["I am, you are."] * 20
+    )
+    assert verbs_of([*text, *["you to go"] * 500, *["I to"] * 20]) == {"want", "some", "am"}
+    assert "to" not in verbs_of(["you to go"] * 500 + ["I to"] * 20)
+
+
+def test_examples_have_the_lines_before_and_the_nearest_pronoun() -> None:
+    source = ("开始", "她来了", "他来了", "很好", "走了")
+    target = ("It begins.", "She comes.", "He comes.", "Good.", "He is gone.")
+    [example] = suites_of([ParallelDocument("a", source, target)], VERBS, before=3)["gender"].examples
+    assert example.id == "a:gender:5"
+    assert example.source == source[1:]
+    assert example.candidates == (target[1:], (*target[1:4], "She is gone."))
+    assert example.distance == 2
+    assert example.tags == {"form": "he", "nearest": "he"}
+
+
+def test_a_distance_is_that_to_the_right_pronoun_alone() -> None:
+    document = ParallelDocument("a", ("她来了", "走了"), ("She comes.", "He is gone."))
+    [example] = suites_of([document], VERBS)["gender"].examples
+    assert (example.distance, example.tags["nearest"]) == (None, "she")
+
+
+def test_forms_are_equally_frequent_in_every_bin_of_the_scores() -> None:
+    documents = [str(number) for number in range(90)]
+    examples, margins = [], []
+    for number in range(9000):
+        # The model prefers "I", which is right in three of four cases; some it is sure of.
+        form = "you" if number % 4 == 0 else "I"
+        for_first = 1.5 if number % 10 else 9.0
+        examples.append(
+            ContrastiveExample(
+                str(number),
+                "person",
+                None,
+                ("走",),
+                (("a",), ("b",)),
+                0,
+                {"form": form},
+                documents[number % 90],
+            )
+        )
+        margins.append(for_first if form == "I" else -for_first)
+    kept = balanced(examples, margins)
+    forms = [example.tags["form"] for example in kept]
+    assert 0.45 < forms.count("I") / len(forms) < 0.55
+    assert not any(set_aside(example.document) for example in kept)
+    assert not any(abs(margins[int(example.id)]) > 4 for example in kept)
+    assert len(kept) > 2000
+    assert balanced(examples, margins) == kept
+
+
+def test_the_rule_is_compared_with_restored_pronouns(tmp_path: Path) -> None:
+    files = {
+        "source": "走 了\n走 了\n走 了\n",
+        "restored": "他 走 了\n她 走 了\n走 了\n",
+        "reference": "he 's gone .\nhe 's gone .\nhe 's gone .\n",
+    }
+    paths = [tmp_path / name for name in files]
+    for path in paths:
+        path.write_text(files[path.name], encoding="utf-8")
+    assert json.loads(json.dumps(check(*paths)))["gender"] == {"same": 1, "other": 1, "nothing": 1}
