@@ -217,6 +217,8 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "precision",
             "batch_context",
             "reach",
+            "parts",
+            "unused",
         )
     }
     parts = {

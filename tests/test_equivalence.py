@@ -23,6 +23,7 @@ from tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
+from cotext.config.parts import DOCUMENT_LAYERS, names_of
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.build import build_view, special_symbols
@@ -33,9 +34,9 @@ from cotext.data.views import Window
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
-from cotext.models.build import BATCH_CONTEXTS, DOCUMENT_LAYERS, build_model
-from cotext.models.checks import ON_TARGET
+from cotext.models.build import BATCH_CONTEXTS, build_model
 from cotext.models.interface import TranslationModel
+from cotext.models.parts import document_layer
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import score_instances
@@ -115,7 +116,7 @@ NEUTRAL: dict[str, Neutral] = {
     **{f"{kind} on no side": Neutral({"batch_context": kind, "batch": NO_SIDE}) for kind in BATCH_CONTEXTS},
     **{
         f"{layer} in one sentence": Neutral(
-            {"document_layer": layer, "document": {"target": layer in ON_TARGET}},
+            {"document_layer": layer, "document": {"target": document_layer(layer).on_target}},
             view=SENTENCE,
             rounded=True,
         )
@@ -653,9 +654,12 @@ def test_the_cover_knows_every_filling() -> None:
     ):
         default = model.model_fields[key].default
         # Nodes are for non-autoregressive models: PARALLEL has them.
-        unnamed = (
-            set(get_args(model.model_fields[key].annotation)) - named - {default, "nodes", "node_queries"}
+        field = model.model_fields[key]
+        names = {name for each in field.metadata for name in names_of(each)} or set(
+            get_args(field.annotation)
         )
+        assert default in names
+        unnamed = names - named - {default, "nodes", "node_queries"}
         assert not unnamed, f"{key}: a line in FACTORS of tests/cover.py for {unnamed}"
 
 

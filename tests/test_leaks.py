@@ -24,6 +24,7 @@ import torch
 from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
 
+from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
 from cotext.data.batch import Batch, Instance, SpecialSymbols
@@ -35,7 +36,7 @@ from cotext.data.store import StoreWriter, TokenStore
 from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
-from cotext.models.build import DOCUMENT_LAYERS, SCORES, SPANS, build_model
+from cotext.models.build import SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates

@@ -9,7 +9,9 @@ from tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
-from cotext.models.reach import Reach, source_reach, target_reach
+from cotext.models.interface import Reach
+from cotext.models.reach import source_reach, target_reach
+from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -119,5 +121,5 @@ def test_of_a_layer_that_is_not_known_nothing_is_said() -> None:
     """Else it would be taken for one that sees no other sentence."""
     config = tiny_config()
     model = config.model.model_copy(update={"document_layer": "of a new paper"})
-    with pytest.raises(AssertionError, match="of a new paper"):
+    with pytest.raises(CotextError, match="of a new paper"):
         source_reach(config.model_copy(update={"model": model}))

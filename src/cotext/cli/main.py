@@ -46,8 +46,11 @@ from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate
 from cotext.runtime.errors import CotextError, is_out_of_memory
+from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
+
+TRUST_CODE: Final = "--trust-code"
 
 
 class InterruptionError(Exception):
@@ -57,10 +60,12 @@ class InterruptionError(Exception):
 class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read the arguments before the command."""
+    def make_context(self, info_name: str | None, args: list[str], *further: Any, **extra: Any) -> Any:
+        """Read the arguments before the command; options of all commands may stand behind it, too."""
+        if TRUST_CODE in args:
+            args = [TRUST_CODE, *(argument for argument in args if argument != TRUST_CODE)]
         with short_refusals():
-            return super().make_context(*args, **extra)
+            return super().make_context(info_name, args, *further, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -78,6 +83,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
 
 OUT_OF_MEMORY = (
     "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
@@ -222,11 +228,19 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option(
+            TRUST_CODE,
+            help="Run the Python code that a recipe or a run brings, now and later (docs/slots.md).",
+        ),
+    ] = False,
 ) -> None:
-    pass
+    context.with_resource(trusting(trust_code))
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def train(
             "leave it out"
         )
     from cotext.config.recipe import load_config
-    from cotext.config.unused import refuse_unused
+    from cotext.models.unused import refuse_unused
 
     if json and not dry_run:
         raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")

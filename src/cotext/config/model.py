@@ -12,14 +12,24 @@ Attention is span x score x mix, per stack:
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import AfterValidator, Field, NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, Layers, Sentences, Symbols, Width
+from cotext.config.parts import DOCUMENT_LAYERS, Part
 
 Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
-ScoreKind = Literal[
-    "content", "absolute", "relative", "positions", "transformer_xl", "segment_distance", "rotary", "alibi"
-]
+SCORES = (
+    "content",
+    "absolute",
+    "relative",
+    "positions",
+    "transformer_xl",
+    "segment_distance",
+    "rotary",
+    "alibi",
+)
+ScoreKind = Annotated[str, AfterValidator(Part(SCORES))]
+DocumentLayerKind = Annotated[str, AfterValidator(Part(("none", *DOCUMENT_LAYERS)))]
 Positions = Literal["absolute", "reset", "shifted", "none"]
 SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
 Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
@@ -55,7 +65,7 @@ class AttentionConfig(Closed):
     span `memory`. `segment_distance`: the distance in sentences (Zheng et al. 2020); encoder only. `rotary`:
     queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a penalty for
     distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
-    Junczys-Dowmunt 2023)."""
+    Junczys-Dowmunt 2023). Or a class of a file of your own: `idea.py:MyScore`."""
     others: Literal["joint", "gated"] = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
@@ -178,9 +188,10 @@ class ModelConfig(Closed):
     other's current tokens (DocFlat; Wu et al. 2023). `datapoints`: each other's means (ABD; Kossen et al.
     2021). `mean`: one mean of all rows (MBE; Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
-    document_layer: Literal["none", "segment_gate", "hierarchical"] = "none"
+    document_layer: DocumentLayerKind = "none"
     """A layer on top in which sentences see other sentences of their row. `segment_gate`: the gated layer of
-    MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018)."""
+    MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018). Or a class of a
+    file of your own: `idea.py:MyLayer`."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from cotext.config.decoding import DecodeConfig
 from cotext.config.fields import Closed
 from cotext.config.model import ModelConfig
+from cotext.config.parts import pinned
 from cotext.config.sizes import sized
 from cotext.config.training import LossConfig, TrainConfig
 from cotext.config.usual_names import USUAL_NAMES
@@ -72,7 +73,7 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
         content = sized(content, parse_config(content, where).model_dump(), size)
     for override in overrides:
         _apply_override(content, override)
-    return parse_config(content, where)
+    return parse_config(_pinned(content, Path()), where)
 
 
 def parse_config(content: Any, where: str) -> Config:
@@ -130,6 +131,8 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
     parents = content.pop("extends", [])
+    if is_file(recipe):
+        content = _pinned(content, Path(recipe).parent)
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise CotextError(f"{where}: extends takes a list of recipes, as in extends: [p-transformer/ctx]")
     if len(children) >= MAX_SECTIONS:
@@ -142,6 +145,11 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         _merge_parent(merged, inherited, parent, origin, where)
     _lay_over(merged, content)
     return merged, where
+
+
+def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the checksums of own parts, whose files are named relative to a folder."""
+    return content | ({"model": pinned(content["model"], folder)} if "model" in content else {})
 
 
 def _merge_parent(
@@ -214,7 +222,7 @@ def _explain(error: ValidationError, where: str) -> Iterator[str]:
             yield f"{where}: unknown key {shown(written)}{hint}"
         else:
             found = f"{key or shown(written)} = {shown(problem['input'])}"
-            yield f"{where}: {found}: {problem['msg'].lower()}"
+            yield f"{where}: {found}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
     if len(problems) > MAX_PROBLEMS:
         yield f"{where}: and {len(problems) - MAX_PROBLEMS:,} more like these"
 

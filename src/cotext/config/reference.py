@@ -5,6 +5,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from cotext.config.fields import LARGEST
+from cotext.config.parts import names_of
 from cotext.config.recipe import Config, keys
 
 
@@ -23,13 +24,18 @@ def reference() -> Iterator[tuple[str, str, Any, str]]:
         limits = [part["maximum"] for part in (schema, *schema.get("anyOf", ())) if "maximum" in part]
         most = min(limits, default=LARGEST)
         limit = f", at most {most:,}" if most < LARGEST else ""
-        yield key, _type_name(field.annotation) + limit, default, " ".join((field.description or "").split())
+        names = next(filter(None, map(names_of, field.metadata)), ())
+        kind = " | ".join((*names, "FILE.py:CLASS")) if names else _type_name(field.annotation)
+        yield key, kind + limit, default, " ".join((field.description or "").split())
 
 
 def _type_name(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " | ".join(str(value) for value in get_args(kind))
     if get_origin(kind) is Annotated:
+        names = next(filter(None, map(names_of, get_args(kind)[1:])), ())
+        if names:
+            return " | ".join((*names, "FILE.py:CLASS"))
         return _type_name(get_args(kind)[0])
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         return f"list of {_type_name(get_args(kind)[0])}"

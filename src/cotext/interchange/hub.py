@@ -10,11 +10,11 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any, Final
 
-from cotext.config.recipe import Config, dump_config
+from cotext.config.recipe import Config
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
-from cotext.models.run_folder import IMPORT, noted_data, noted_import
+from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import new_or_same, sealed
 
@@ -84,7 +84,7 @@ def write_run(folder: Path, loaded: LoadedModel, imported: Mapping[str, Any]) ->
     """Write a run folder with one model, without paths of this machine; `imported`: as `noted_import`."""
     config = published_config(loaded.config)
     loaded.tokenizer.save(folder / "tokenizer")
-    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    write_config(folder, config)
     weights = loaded.with_states("cotext export").state_dict()
     fingerprint = loaded.tokenizer.fingerprint
     save_model(folder / "model.safetensors", weights, config, fingerprint, loaded.updates)

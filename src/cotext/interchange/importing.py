@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.config.recipe import dump_config
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.interchange.fairseq import open_m2m100, open_mbart
 from cotext.interchange.foreign import ForeignModel, Settings, read_model
@@ -19,7 +18,7 @@ from cotext.interchange.self_test import SelfTest, run_self_test
 from cotext.models.checkpoint import save_model
 from cotext.models.describe import describe_model
 from cotext.models.parameters import count_parameters
-from cotext.models.run_folder import IMPORT
+from cotext.models.run_folder import IMPORT, write_config
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.integrity import is_occupied, new_or_same, sealed
@@ -105,7 +104,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
     with new_or_same(out) as temporary:
         tokenizer.save(temporary / "tokenizer")
-        (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_config(temporary, config)
         (temporary / IMPORT).write_text(f"{sealed(note)}\n", encoding="utf-8")
         weights = model.state_dict()
         save_model(temporary / "model.safetensors", weights, config, tokenizer.fingerprint, [0])

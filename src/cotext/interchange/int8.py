@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from cotext.config.recipe import Config, dump_config
+from cotext.config.recipe import Config
 from cotext.interchange.hub import copy_shortlist, write_data
 from cotext.models.checkpoint import load_run, save_model
 from cotext.models.precision import int8_weights
-from cotext.models.run_folder import IMPORT, noted_data, noted_import
+from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime.integrity import new_or_same, sealed
 
 
@@ -23,7 +23,7 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     weights = int8_weights(loaded.with_states("cotext export"))
     with new_or_same(out) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
-        (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_config(temporary, config)
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, config, fingerprint, loaded.updates)
         write_data(temporary, noted_data(run))

@@ -15,7 +15,8 @@ import yaml
 from cotext.config.recipe import Config
 from cotext.data.languages import Languages
 from cotext.models.describe import describe_length_penalty, describe_model
-from cotext.models.reach import OWN, source_reach, target_reach
+from cotext.models.interface import OWN
+from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_json
 from cotext.runtime.tables import listed

@@ -63,11 +63,14 @@ class Score(nn.Module):
     """Scaled dot products of contents: the base of all scores.
 
     Others differ in what queries and keys are made from (`project`) or in how they are compared (`attend`,
-    `attend_source`). `answers` and `source_answers`: see `RowSpan`.
+    `attend_source`). `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: where a score of a
+    user's file fits; `models/checks.py` says it of the others.
     """
 
     answers: tuple[str, ...] = ()
     source_answers: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ("encoder", "decoder", "cross")
+    spans: tuple[str, ...] = ("row", "sentence", "current")
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__()

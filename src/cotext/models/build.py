@@ -4,12 +4,12 @@ A published system is a recipe that fills slots; a new part is a line in one of 
 """
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 
 import torch
 from torch import nn
 
 from cotext.config.model import AttentionConfig, ModelConfig, StackName
+from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
@@ -37,10 +37,11 @@ from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
-from cotext.models.interface import DocumentLayer, DocumentSettings, Model
+from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
 from cotext.models.p_transformer import PositionScore, relative_table
+from cotext.models.parts import document_layer, document_settings, own_score
 from cotext.models.transformer import Parts, Transformer
 from cotext.runtime.errors import CotextError
 
@@ -72,11 +73,6 @@ BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext
     ),
     "datapoints": lambda size, sides, config: Datapoints(size.attention, sides),
     "mean": lambda size, sides, config: BatchMean(sides),
-}
-# module of the part, and its class there
-DOCUMENT_LAYERS = {
-    "segment_gate": ("mcn", "SegmentGate"),
-    "hierarchical": ("han", "HierarchicalAttention"),
 }
 
 
@@ -181,14 +177,12 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
 def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     if model.document_layer == "none":
         return None
-    module, name = DOCUMENT_LAYERS[model.document_layer]
-    kind: Callable[[Size, DocumentSettings], DocumentLayer] = getattr(
-        import_module(f"cotext.models.{module}"), name
-    )
-    document = model.document
-    return kind(
-        size, DocumentSettings(document.before, document.relative, document.gate, document.feed_forward)
-    )
+    return document_layer(model.document_layer)(size, document_settings(model))
+
+
+def _score(name: str, size: Size) -> Score:
+    kind = own_score(name) if is_own(name) else SCORES[name]
+    return kind(size.attention)
 
 
 def _size(model: ModelConfig) -> Size:
@@ -240,7 +234,7 @@ def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Itera
 def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> nn.Module:
     config = model.stack(side)
     local, *wide = (
-        SelfAttention(size.attention, span, SCORES[config.score](size.attention))
+        SelfAttention(size.attention, span, _score(config.score, size))
         for span in _spans(model, side, size, layer)
     )
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
@@ -250,7 +244,7 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttenti
     config = model.stack("cross")
     score = CROSS_SCORES.get(config.score, config.score)
     local, *wide = (
-        CrossAttention(size.attention, span, SCORES[score](size.attention))
+        CrossAttention(size.attention, span, _score(score, size))
         for span in _spans(model, "cross", size, layer)
     )
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local

@@ -44,6 +44,7 @@ from cotext.models.run_folder import (
     model_signature,
     read_metadata,
     read_shapes,
+    write_config,
 )
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing, require_new
@@ -302,7 +303,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     weights = average(chosen)
     with writing(out), replacing(out.resolve()) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
-        (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
+        write_config(temporary, loaded.config)
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
 

@@ -3,8 +3,10 @@
 from typing import Literal
 
 from cotext.config.model import ModelConfig
+from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import check_align
+from cotext.models.parts import document_layer, own_score
 from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
@@ -39,8 +41,6 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
 }
 # Spans that see later sentences of a target: only where all of it is predicted at once.
 TWO_SIDED = ("nodes", "node_queries")
-# Document layers that a decoder can have, too: they have a kernel for its steps.
-ON_TARGET = ("hierarchical",)
 
 
 def check(config: Config) -> None:
@@ -124,6 +124,9 @@ def keeps_current(model: ModelConfig) -> bool:
 
 def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: str) -> None:
     scores = KERNELS[side].get(span)
+    if is_own(score):
+        own = own_score(score)
+        scores = (*(scores or ()), score) if side in own.sides and span in own.spans else scores
     where = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}[side]
     if scores is None:
         spans = ", ".join(KERNELS[side])
@@ -232,7 +235,8 @@ def _check_parts(model: ModelConfig) -> None:
             f"model.document_layer = {model.document_layer}: neither model.document.source nor "
             "model.document.target is true; choose at least one"
         )
-    if model.document_layer not in ("none", *ON_TARGET) and document.target:
+    on_top = None if model.document_layer == "none" else document_layer(model.document_layer)
+    if on_top is not None and document.target and not on_top.on_target:
         raise CotextError(
             f"model.document.target = true: model.document_layer = {model.document_layer} stands on the "
             "encoder alone; leave it out"

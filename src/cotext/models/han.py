@@ -28,7 +28,7 @@ from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.multi_head import merge_heads, projection, split_heads
 from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
-from cotext.models.interface import DocumentLayer, DocumentSettings
+from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 
 GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, where training starts from a model without the layer
 
@@ -63,9 +63,11 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
     """Attention to the words of each of the sentences before, then to these sentences."""
 
     caches = 1
+    on_target = True
+    settings = ("sentences",)
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
-        super().__init__()
+        super().__init__(size, settings)
         self.sentences = settings.sentences
         self.attention_dropout = size.attention_dropout
         self.words, self.of_sentences = _Product(size), _Product(size)
@@ -74,6 +76,11 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         self.gate = nn.Linear(2 * size.dimension, size.dimension)
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
         self.dropout = Dropout(size.dropout)
+
+    @classmethod
+    def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
+        """So many sentences before."""
+        return Reach(settings.sentences)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """States shaped as x."""

@@ -7,12 +7,14 @@ tokens, D model, V vocabulary.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from math import inf
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from torch import Tensor, nn
 
 from cotext.config.decoding import Precision
 from cotext.data.batch import Source
+from cotext.layers.blocks import Size
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout
 from cotext.layers.layouts import Layouts
@@ -194,6 +196,31 @@ class TranslationModel(System):
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Sentences before and after one that it depends on, `inf` where nothing but the document ends it."""
+
+    before: float = 0
+    after: float = 0
+
+    def __add__(self, other: "Reach") -> "Reach":
+        """What is seen through what is seen."""
+        return Reach(self.before + other.before, self.after + other.after)
+
+    def __or__(self, other: "Reach") -> "Reach":
+        """What is seen in one way or in the other."""
+        return Reach(max(self.before, other.before), max(self.after, other.after))
+
+    def __and__(self, other: "Reach") -> "Reach":
+        """What is seen where both allow it."""
+        return Reach(min(self.before, other.before), min(self.after, other.after))
+
+
+OWN: Final = Reach()
+BEFORE: Final = Reach(inf)
+ALL: Final = Reach(inf, inf)
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentSettings:
     """Settings of document layers: see `DocumentConfig`, whose keys these are."""
 
@@ -207,13 +234,27 @@ class DocumentLayer(nn.Module, ABC):
     """A layer on top of a stack, in which sentences see other sentences of their row.
 
     `by_sentence` and `answers`: see `Packed`. `caches`: how many caches it has in a decoder, whose first one
-    is `index`.
+    is `index`. `on_target`: whether a decoder can have it, too, and it has a kernel for its steps.
+    `settings`: keys of the section `model.document` that it takes.
     """
 
     by_sentence: bool = False
     answers: tuple[str, ...] = ()
     caches: int = 0
     index: int = 0
+    on_target: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, size: Size, settings: DocumentSettings) -> None:
+        super().__init__()
+
+    @classmethod
+    @abstractmethod
+    def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
+        """The sentences of its row that a sentence sees through it.
+
+        `row`: what attention over whole rows sees (`model.source_sentences`).
+        """
 
     @abstractmethod
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:

@@ -23,7 +23,7 @@ from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.start import ZeroGate
-from cotext.models.interface import DocumentLayer, DocumentSettings
+from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 
 
 class SegmentGate(DocumentLayer):
@@ -37,9 +37,10 @@ class SegmentGate(DocumentLayer):
 
     by_sentence = True
     answers = ("several",)
+    settings = ("relative", "gate", "feed_forward")
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
-        super().__init__()
+        super().__init__(size, settings)
         score = SegmentDistanceScore if settings.relative else Score
         attention = SelfAttention(size.attention, RowSpan(), score(size.attention))
         self.layer = EncoderBlock(size, attention) if settings.feed_forward else attention
@@ -47,6 +48,11 @@ class SegmentGate(DocumentLayer):
         self.norm = nn.LayerNorm(size.dimension)
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
         self.dropout = Dropout(size.dropout)
+
+    @classmethod
+    def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
+        """All that attention over rows sees."""
+        return row
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Let the rows of several sentences see themselves; the others stay as they are: [N, D] -> [N, D]."""

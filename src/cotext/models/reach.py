@@ -6,37 +6,10 @@ memory. It is what the model computes with, not what it makes use of; lengths of
 positions tell, are left out.
 """
 
-from dataclasses import dataclass
-from math import inf
-from typing import Final, assert_never
-
 from cotext.config.model import ModelConfig, StackName
 from cotext.config.recipe import Config
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Sentences before and after one that it depends on, `inf` where nothing but the document ends it."""
-
-    before: float = 0
-    after: float = 0
-
-    def __add__(self, other: "Reach") -> "Reach":
-        """What is seen through what is seen."""
-        return Reach(self.before + other.before, self.after + other.after)
-
-    def __or__(self, other: "Reach") -> "Reach":
-        """What is seen in one way or in the other."""
-        return Reach(max(self.before, other.before), max(self.after, other.after))
-
-    def __and__(self, other: "Reach") -> "Reach":
-        """What is seen where both allow it."""
-        return Reach(min(self.before, other.before), min(self.after, other.after))
-
-
-OWN: Final = Reach()
-BEFORE: Final = Reach(inf)
-ALL: Final = Reach(inf, inf)
+from cotext.models.interface import ALL, BEFORE, OWN, Reach
+from cotext.models.parts import document_layer, document_settings
 
 
 def source_reach(config: Config) -> Reach:
@@ -101,15 +74,9 @@ def _limited(model: ModelConfig) -> Reach:
 
 def _document_layer(model: ModelConfig) -> Reach:
     """What a sentence sees of its row through the layer on top of a stack."""
-    match model.document_layer:
-        case "none":
-            return OWN
-        case "segment_gate":
-            return _limited(model)
-        case "hierarchical":
-            return Reach(model.document.before)
-        case unknown:  # said to see nothing, a system would be judged as one of sentences
-            assert_never(unknown)
+    if model.document_layer == "none":
+        return OWN
+    return document_layer(model.document_layer).reach(document_settings(model), _limited(model))
 
 
 def _source_row(config: Config) -> Reach:

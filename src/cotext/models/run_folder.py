@@ -3,6 +3,7 @@
 A run folder:
 
     config.yaml            the resolved configuration
+    code/                  files with parts of its model, if the user wrote some
     tokenizer/             a copy: a run needs nothing but itself
     model.safetensors      what `translate` uses: the best so far, at the end the average
     metrics.jsonl          one line per report and validation
@@ -28,14 +29,18 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from cotext.config.recipe import Config, parse_config
+from cotext.config.parts import own_parts
+from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.models.describe import describe_model
+from cotext.runtime import own_code
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
 from cotext.runtime.integrity import unsealed
 from cotext.runtime.reading import parse_json, parse_yaml, read_text
 from cotext.runtime.version import __version__
 
 SEEDS = "seeds.json"
+CHECKPOINTS = "checkpoints"
 IMPORT = "import.json"
 ENGINE = "cotext.json"  # in the folder of an engine: see `engine_folder`
 INT8_SCALE = ".int8_scale"  # of a matrix in int8, after its name: the scales of its rows
@@ -64,6 +69,28 @@ def model_file(run: Path, update: int | None = None) -> Path:
     return checkpoint_folder(run, update) / "model.safetensors"
 
 
+def write_config(folder: Path, config: Config) -> None:
+    """Write `config.yaml` and the files of own parts that the model needs."""
+    for part in own_parts(config.model.model_dump()):
+        (folder / own_code.FOLDER).mkdir(exist_ok=True)
+        with replacing(folder / own_code.FOLDER / part["name"]) as temporary:
+            temporary.write_text(own_code.text_of(part["digest"], part["name"]), encoding="utf-8")
+    with replacing(folder / "config.yaml") as temporary:
+        temporary.write_text(dump_config(config), encoding="utf-8")
+
+
+def read_code(config: Config, run: Path) -> None:
+    """Read the files of own parts that lie in a run folder.
+
+    Raises:
+        CotextError: one was changed. Where one is missing, building the model says so.
+    """
+    for part in own_parts(config.model.model_dump()):
+        path = run / own_code.FOLDER / part["name"]
+        if part["digest"] not in own_code.known() and path.is_file():
+            own_code.Code.read(path, part["digest"])
+
+
 def is_engine(folder: Path) -> bool:
     """Whether a folder is one of an engine, damaged ones included."""
     return (folder / ENGINE).is_file()
@@ -82,12 +109,12 @@ def require_one_run(folder: Path) -> None:
 
 def checkpoint_folder(run: Path, update: int) -> Path:
     """Where the checkpoint of an update lies."""
-    return run / "checkpoints" / f"{update:08d}"
+    return run / CHECKPOINTS / f"{update:08d}"
 
 
 def checkpoints(run: Path) -> list[int]:
     """Updates of the complete checkpoints of a run, ascending."""
-    folder = run / "checkpoints"
+    folder = run / CHECKPOINTS
     if not folder.is_dir():
         return []
     return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
@@ -203,7 +230,10 @@ def describe_file(path: Path) -> Description:
         raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
     if not isinstance(updates, list) or not all(type(update) is int for update in updates):
         raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
-    return Description(parse_config(content, str(path)), fingerprint, updates)
+    config = parse_config(content, str(path))
+    run = path.parent
+    read_code(config, run.parent.parent if run.parent.name == CHECKPOINTS else run)
+    return Description(config, fingerprint, updates)
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:

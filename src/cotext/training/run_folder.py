@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfile
 
-from cotext.config.recipe import Config, differences, dump_config
+from cotext.config.recipe import Config, differences
 from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.models.run_folder import SEEDS, is_int8, noted_seeds
+from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, write_config
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
@@ -40,12 +40,10 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     Raises:
         CotextError: the folder holds another run, or something else, or cannot be written.
     """
-    path = run / "config.yaml"
     try:
         require_own(run, config)
         # The configuration comes first: what it stands beside is a run, however early it was cut short.
-        with replacing(path) as temporary:
-            temporary.write_text(dump_config(config), encoding="utf-8")
+        write_config(run, config)
         _keep_tokenizer(run, tokenizer)
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None

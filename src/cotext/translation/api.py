@@ -8,6 +8,7 @@ from typing import Any, Final
 from cotext.data.documents import Document, ParallelDocument
 from cotext.models.run_folder import ENGINE, IMPORT
 from cotext.runtime.errors import CotextError
+from cotext.runtime.own_code import trusting
 from cotext.translation.open import open_run
 from cotext.translation.terms.terms import Glossary, TermGuide
 from cotext.translation.translator import DocumentTranslator
@@ -18,7 +19,7 @@ Terms = Glossary | Mapping[str, str | Sequence[str]]
 INSTALL: Final = "pip install 'cotext[pretrained]'"
 # What a run or an engine consists of; other files of a repository stay where they are.
 ALLOWED: Final = (
-    *("config.yaml", "model.safetensors", "tokenizer/*", "data.json", IMPORT, "README.md"),
+    *("config.yaml", "model.safetensors", "tokenizer/*", "code/*.py", "data.json", IMPORT, "README.md"),
     *(ENGINE, "model.bin", "config.json"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
 )
@@ -106,15 +107,20 @@ class Translator:
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []
 
 
-def load(run: str | Path, device: str | None = None, **decode: Any) -> Translator:
+def load(
+    run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
+) -> Translator:
     """Open a run folder or an engine; `decode` overrides settings such as beam=1.
+
+    `trust_code`: run Python code that the run brings (docs/slots.md), and remember that it may be run.
 
     Where there is no folder `owner/name` here, that is a repository of the Hugging Face hub.
 
     Raises:
         CotextError: no such run, a damaged or foreign model file, an unknown setting.
     """
-    opened = open_run(local_folder(run), device, decode)
+    with trusting(trust_code):
+        opened = open_run(local_folder(run), device, decode)
     return Translator(opened.translator, opened.signature)
 
 

@@ -5,11 +5,13 @@ signature, beside its scores. One that a recipe has for a part that was left out
 mistake. What a kind of view does not take is refused where views are built.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, differences, is_file, leaves
+from cotext.models.parts import document_layer
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
@@ -40,15 +42,25 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
     written = {override.partition("=")[0] for override in overrides}
     if is_file(recipe):
         written.update(key for key, _ in leaves(parse_yaml(read_text(Path(recipe)), recipe) or {}))
-    found = []
+    found, uses = [], (*USES, *_of_document_layers(config))
     for key, _, value in differences(Config(), config):
         if not any(key == each or key.startswith(f"{each}.") for each in written):
             continue
-        unmet = next((use for use in USES if use.covers(key) and not use.chosen(config)), None)
+        unmet = next((use for use in uses if use.covers(key) and not use.chosen(config)), None)
         if unmet is not None:
             found.append(f"{key} = {shown(value)} changes nothing: it is for {unmet.purpose}; leave it out")
     if found:
         raise CotextError("\n".join(found))
+
+
+def _of_document_layers(config: Config) -> Iterator[Use]:
+    """Settings that another layer takes, and the chosen one does not."""
+    chosen = config.model.document_layer
+    taken = () if chosen == "none" else document_layer(chosen).settings
+    for name in DOCUMENT_LAYERS:
+        for key in document_layer(name).settings:
+            if key not in taken:
+                yield Use((f"model.document.{key}",), f"model.document_layer = {name}", lambda c: False)
 
 
 def _has_target_context(config: Config) -> bool:
@@ -90,16 +102,6 @@ USES: Final = (
         ("model.document.",),
         "model.document_layer other than none",
         lambda c: c.model.document_layer != "none",
-    ),
-    Use(
-        ("model.document.sentences",),
-        "model.document_layer = hierarchical",
-        lambda c: c.model.document_layer == "hierarchical",
-    ),
-    Use(
-        ("model.document.relative", "model.document.gate", "model.document.feed_forward"),
-        "model.document_layer = segment_gate",
-        lambda c: c.model.document_layer == "segment_gate",
     ),
     Use(
         ("model.nat.",),

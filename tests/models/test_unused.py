@@ -10,9 +10,9 @@ from command_line import cotext
 from tiny import WordTokenizer, tiny_config
 
 from cotext.config.recipe import Config, keys, load_config, recipe_names
-from cotext.config.unused import USES, refuse_unused
 from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
+from cotext.models.unused import USES, refuse_unused
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 
