@@ -27,7 +27,7 @@ from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
-from cotext.translation.partial_output import JournalWindows
+from cotext.translation.translate_file import NotedWindows
 from cotext.translation.wishes import Wishes
 
 Opened = Callable[..., Sender]
@@ -237,7 +237,7 @@ def test_a_full_disk_is_the_jobs_error(
 
     sender = opened()
     with monkeypatch.context() as patched:
-        patched.setattr("cotext.translation.partial_output.sealed", full)
+        patched.setattr("cotext.runtime.jobs.journal.sealed", full)
         status = sender.finished(sender.send())
     assert (status.state, str(tmp_path) in status.message) == ("error", False)
     with monkeypatch.context() as patched:
@@ -408,9 +408,9 @@ def stopped_after(
 ) -> tuple[Any, list[int]]:
     """Send a file to a server that stops when so many of its windows are translated; their numbers."""
     noted: list[int] = []
-    plain = JournalWindows.note
+    plain = NotedWindows.note
 
-    def note(self: JournalWindows, document: int, window: Any) -> None:
+    def note(self: NotedWindows, document: int, window: Any) -> None:
         plain(self, document, window)
         if len(noted) + 1 == windows:
             stopping.start()
@@ -419,7 +419,7 @@ def stopped_after(
 
     stopping = threading.Thread(target=sender.service.jobs.close)
     with monkeypatch.context() as patched:
-        patched.setattr(JournalWindows, "note", note)
+        patched.setattr(NotedWindows, "note", note)
         ticket = ticket_of()
         until(lambda: len(noted) >= windows)
         stopping.join()
@@ -432,13 +432,13 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     text, sender = long_text(16), opened()
     ticket, noted = stopped_after(sender, lambda: sender.send(text), 5, monkeypatch)
     assert 5 <= len(noted) < 16
-    plain, again = JournalWindows.note, []
+    plain, again = NotedWindows.note, []
 
-    def note(self: JournalWindows, document: int, window: Any) -> None:
+    def note(self: NotedWindows, document: int, window: Any) -> None:
         again.append(window.number)
         plain(self, document, window)
 
-    monkeypatch.setattr(JournalWindows, "note", note)
+    monkeypatch.setattr(NotedWindows, "note", note)
     second = opened()
     assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
     by_server = again[: 16 - len(noted)]
@@ -452,7 +452,7 @@ def test_a_corpus_goes_on_in_mid_document_too(
     ticket, noted = stopped_after(sender, lambda: sender.send(text), 3, monkeypatch)
     assert 3 <= len(noted) < 8
     again: list[int] = []
-    monkeypatch.setattr(JournalWindows, "note", lambda self, document, window: again.append(window.number))
+    monkeypatch.setattr(NotedWindows, "note", lambda self, document, window: again.append(window.number))
     second = opened()
     found = second.translated(ticket)
     assert sorted(noted + again) == list(range(8))

@@ -23,10 +23,10 @@ from cotext.cli.options import (
     as_json,
     counted,
     decode_settings,
+    do_shard,
     placed,
     shard_of,
     splitting,
-    tell_shard,
     telling_how_to_skip,
 )
 from cotext.runtime.errors import CotextError, shown
@@ -340,28 +340,23 @@ def distill(
     if monolingual is None and (side or format):
         raise CotextError("--side and --format describe --monolingual; give it, too, or leave them out")
     decode = decode_settings(set)
-    from cotext.runtime.progress import console, meter
-    from cotext.training.distillation import COMMAND, distillation
+    from cotext.runtime.progress import meter
+    from cotext.training.distillation import DistillationJob
     from cotext.training.distilled_corpus import DistillationRequest
 
     part = shard_of(shard, out)
     request = DistillationRequest(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
     far = partial(placed, on=on, workers=workers, device=device, decode=decode, checkpoint=checkpoint)
-    with distillation(request, part, device, far) as job:
-        for message in job.texts.messages():
-            typer.echo(message, err=True)
-        if part is None and job.part is not None and job.part.damaged:
-            console.print(
-                f"{job.part.path}: a damaged line, done again with what followed it", soft_wrap=True
-            )
-        with meter("translating", job.sentences) as progress:
-            job.translate(progress.advance)
-        if part is not None:
-            tell_shard(COMMAND, out, job.report(), json)
-            return
-        with meter("writing documents", job.texts.rows) as progress:
-            outcome = job.write(progress.advance)
-        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
+    job = DistillationJob(request, part, device, far)
+    for message in job.texts.messages():
+        typer.echo(message, err=True)
+    if part is not None:
+        do_shard(job, json, "translating")
+        return
+    with meter("translating", sum(job.sizes)) as progress:
+        job.on_stage = progress.stage
+        outcome = job.run(progress.advance)
+    resumed = f" ({job.resumed:,} of them before)" if job.resumed else ""
     tell_distilled(out, outcome, monolingual is not None, resumed, json)
 
 

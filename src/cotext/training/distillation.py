@@ -8,17 +8,16 @@ test sets stay as they are.
 
 Instead, monolingual documents can be translated and added to the corpus: see `distillation_texts.py`.
 
-Documents can be shared out among shards (`cotext.runtime.shards`), each a process of its own, which are
-joined at last. Whoever is interrupted goes on with the same command; one process alone is shard 1 of 1.
+A job as others (`cotext.runtime.jobs.engine`): it resumes after an interruption, and can be divided into
+shards.
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
@@ -29,11 +28,10 @@ from cotext.models.run_folder import model_file
 from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, require_new
-from cotext.runtime.joining import JoinedParts, clear
+from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
+from cotext.runtime.jobs.journal import Journal, Results, Shard, differences
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
-from cotext.runtime.shard_lines import differences
-from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 from cotext.training.distillation_texts import CorpusTexts, Entry, MonolingualTexts, Texts, choose_side
 from cotext.training.distilled_corpus import JOB, DistillationRequest, DistilledCorpus, Outcome, outcome_of
@@ -41,167 +39,142 @@ from cotext.training.prepared_data import PreparedData, open_data
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translator import DocumentTranslator
 
-COMMAND: Final = "distill"
 
+class DistillationJob(Job[Outcome]):
+    """The translation of the documents of a prepared corpus, or of monolingual ones.
 
-class Distillation:
-    """The documents of a shard that are to be translated: `translate`, and without a shard then `write`.
+    `run` writes the new corpus. `placed`: the teacher as it translates elsewhere, as on a cluster. `on_stage`
+    is called while the corpus is written, as `Meter.stage`.
 
-    Without a `part`, the corpus is written already, and there is nothing left to do.
+    Raises:
+        CotextError: no teacher or prepared data there, settings that are unknown or differ from those of a
+            finished folder `out`, data of other languages than the teacher's, a folder `out` that is not
+            empty or lies in the data.
     """
 
-    def __init__(self, corpus: DistilledCorpus, translator: DocumentTranslator, part: Part | None) -> None:
-        self.corpus, self.texts = corpus, corpus.texts
-        self.translator = translator
-        self.part = part
-        self.documents = self.sentences = self.resumed_documents = self.resumed_sentences = 0
-        for index in part.units if part is not None else ():
-            sentences = self.texts.sentences(index)
-            self.documents += 1
-            self.sentences += sentences
-            if part is not None and index in part:
-                self.resumed_documents += 1
-                self.resumed_sentences += sentences
+    command, unit = "distill", "documents"
 
-    def translate(self, on_sentences: Callable[[int], None] = lambda count: None) -> None:
-        """Translate the documents of this shard that are not translated yet."""
-        if self.part is None:
-            return
-        part = self.part
-        on_sentences(self.resumed_sentences)
-        under_way: dict[int, int] = {}  # index of each document that the translator has taken
+    def __init__(
+        self,
+        request: DistillationRequest,
+        shard: Shard | None = None,
+        device: str | None = None,
+        placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
+    ) -> None:
+        self.out, self.shard, self.resumed = request.out, shard, 0
+        self.on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
+        self.finished = shard is None and (request.out / JOB).is_file()  # repeated, or killed at the very end
+        if not self.finished:
+            require_new(request.out)
+        if request.out.resolve().is_relative_to(request.data.resolve()):
+            raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
+        data = open_data(request.data)
+        if data.address:
+            raise CotextError(
+                f"{data.address}: distillation copies its data; fetch the folder to this machine first"
+            )
+        opened = placed(open_run(request.teacher, device, request.decode, request.update))
+        self._translator = opened.translator
+        self._translator.plan.check_passes()
+        request, self.texts = _texts(request, data, opened.languages)
+        self.sizes = array("I", map(self.texts.sentences, range(len(self.texts))))
+        self.identity = {**_job(request, data, self._translator), **self.texts.identity()}
+        if self.finished and (changed := differences(read_json(request.out / JOB), self.identity)):
+            raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
+        model = model_file(request.teacher, request.update)
+        self._corpus = DistilledCorpus(request, data, self.texts, self.identity, model, opened.signature)
+        # Paths as they were given; another process may join, from another folder.
+        paths = {"teacher": str(request.teacher), "data": str(request.data), "out": str(request.out)}
+        paths["monolingual"] = str(request.monolingual or "")
+        here = {"folder": str(Path.cwd()), "model": str(model), "signature": opened.signature}
+        self.facts = {**asdict(request), **paths, **here}
 
-        def documents() -> Iterator[Document]:
-            number = 0
-            todo = (index for index in part.units if index not in part)
-            for index, document in self.texts.documents(todo):
-                if self._takes(document):
-                    under_way[number] = index
-                    number += 1
-                    yield document
-                else:
-                    part.add(index, Entry(None).content())
-                    on_sentences(len(document))
-
-        for number, found in self.translator.translate(documents(), on_sentences):
-            entry = Entry(found.document.sentences, found.truncated, found.long, found.missing)
-            part.add(under_way.pop(number), entry.content())
-
-    def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Write the distilled corpus, and say what it holds; all of it must be translated.
+    def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
+        """Translate what is left and write the corpus; of one that is finished, only say what it holds.
 
         Raises:
-            CotextError: storage refuses.
+            CotextError: as `cotext.runtime.jobs.engine.run`.
         """
-        if self.part is None:
-            return outcome_of(self.corpus.request.out)
-        return self.corpus.write(partial(_entry, self.part.read), on_documents)
+        if not self.finished:
+            return run(self, on_sentences, overwrite=None)
+        with writing(self.out):
+            outcome = outcome_of(self.out)
+        forget(self.out)
+        clear(self.out)
+        return outcome
 
-    def report(self) -> ShardReport:
-        """What a shard has done."""
-        assert self.part is not None
-        return self.part.report(self.sentences, self.resumed_documents, self.corpus.signature)
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Translate documents, which are read as the translator takes them."""
+        taken: list[int] = []
+        refused: list[int] = []
+
+        def documents() -> Iterator[Document]:
+            for unit, document in self.texts.documents(todo):
+                if self._takes(document):
+                    taken.append(unit)
+                    yield document
+                else:
+                    refused.append(unit)
+                    on_size(len(document))
+
+        for number, found in self._translator.translate(documents(), on_size):
+            entry = Entry(found.document.sentences, found.truncated, found.long, found.missing)
+            yield taken[number], entry.content()
+            while refused:
+                yield refused.pop(), Entry(None).content()
+        yield from ((unit, Entry(None).content()) for unit in refused)
 
     def _takes(self, document: Document) -> bool:
         """Whether the teacher takes every sentence; passes and settings were checked before."""
         try:
-            self.translator.check([document])
+            self._translator.check([document])
         except CotextError:
             return False
         return True
 
+    def check(self, unit: int, entry: Mapping[str, Any]) -> None:
+        """Check that an entry has as many sentences as its document."""
+        sentences = Entry.of(entry).sentences
+        if sentences is not None and len(sentences) != self.sizes[unit]:
+            raise ValueError(unit)
 
-@contextmanager
-def distillation(
-    request: DistillationRequest,
-    shard: Shard | None = None,
-    device: str | None = None,
-    placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
-) -> Iterator[Distillation]:
-    """Open a distillation, or go on with an interrupted one; without a shard, the whole of it.
-
-    `placed`: the teacher as it translates elsewhere, as on a cluster.
-
-    Raises:
-        CotextError: no teacher or prepared data there, settings that are unknown or differ from those of the
-            interrupted job, data of other languages than the teacher's, a folder `out` that is not empty or
-            lies in the data, another process at work.
-    """
-    finished = shard is None and (request.out / JOB).is_file()
-    if not finished:
-        require_new(request.out)
-    if request.out.resolve().is_relative_to(request.data.resolve()):
-        raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
-    data = open_data(request.data)
-    if data.address:
-        raise CotextError(
-            f"{data.address}: distillation copies its data; fetch the folder to this machine first"
-        )
-    opened = placed(open_run(request.teacher, device, request.decode, request.update))
-    translator = opened.translator
-    translator.plan.check_passes()
-    request, texts = _texts(request, data, opened.languages)
-    identity = {**_job(request, data, translator), **texts.identity()}
-    model = model_file(request.teacher, request.update)
-    corpus = DistilledCorpus(request, data, texts, identity, model, opened.signature)
-    if finished:
-        # Repeated, or killed before it could say so.
-        if changed := differences(read_json(request.out / JOB), identity):
-            raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
-        with writing(request.out):
-            yield Distillation(corpus, translator, None)
-    else:
-        asked = {**asdict(request), "teacher": str(request.teacher), "data": str(request.data)}
-        asked |= {"monolingual": str(request.monolingual or ""), "out": str(request.out)}
-        # Paths are told as they were given; another process may join, from another folder.
-        facts = {"folder": str(Path.cwd()), "model": str(model), "signature": opened.signature}
-        joining = {**asked, **facts}
-        job = ShardedJob(COMMAND, "documents", identity, joining)
-        sizes = array("I", map(texts.sentences, range(len(texts))))
-        with Part(request.out, shard or Shard(1, 1), sizes, job) as part, ExitStack() as stack:
-            if shard is None:
-                stack.enter_context(writing(request.out))
-            yield Distillation(corpus, translator, part)
-    if (request.out / JOB).is_file():
-        clear(request.out)
+    def write(self, results: Results) -> Outcome:
+        """Write the distilled corpus."""
+        self.resumed = results.resumed
+        return self._corpus.write(results, self.on_stage)
 
 
-def join_distilled(
-    out: Path, parts: JoinedParts, on_start: Callable[[int], None], on_documents: Callable[[int], None]
-) -> Outcome:
+def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int], None]) -> Outcome:
     """Write the corpus that shards have distilled.
 
     Raises:
         CotextError: the data, or monolingual documents, are not where they were, or have changed; storage
             refuses.
     """
-    asked = parts.joining
-    place = partial(named_in, folder=Path(asked["folder"]))
-    monolingual = place(Path(asked["monolingual"])) if asked["monolingual"] else None
+    facts, job = parts.header.facts, parts.header.identity
+    place = partial(named_in, folder=Path(facts["folder"]))
+    monolingual = place(Path(facts["monolingual"])) if facts["monolingual"] else None
     request = DistillationRequest(
-        place(Path(asked["teacher"])),
-        place(Path(asked["data"])),
+        place(Path(facts["teacher"])),
+        place(Path(facts["data"])),
         out,
-        asked["decode"],
-        asked["update"],
+        facts["decode"],
+        facts["update"],
         monolingual,
-        asked["format"],
-        asked["side"],
+        facts["format"],
+        facts["side"],
     )
     data = open_data(request.data)
     texts: Texts = CorpusTexts(data)
     if monolingual is not None:
         texts = MonolingualTexts(data, monolingual, request.format, request.side)
-    now = {**parts.job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
-    if changed := differences(parts.job, now):
+    now = {**job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
+    if changed := differences(job, now):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
-    corpus = DistilledCorpus(request, data, texts, parts.job, place(Path(asked["model"])), asked["signature"])
-    on_start(texts.rows)
-    return corpus.write(partial(_entry, parts.read), on_documents)
-
-
-def _entry(read: Callable[[int], Mapping[str, Any]], index: int) -> Entry:
-    return Entry.of(read(index))
+    corpus = DistilledCorpus(request, data, texts, job, place(Path(facts["model"])), facts["signature"])
+    return corpus.write(parts, on_stage)
 
 
 def _texts(

@@ -8,7 +8,7 @@ Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monoling
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -65,45 +65,11 @@ class Row:
     target: Ids
 
 
-class Texts(Protocol):
-    """Documents to be translated, by their indices; `rows` training documents come of them in all."""
-
-    @property
-    def rows(self) -> int:
-        """The number of documents that `chunks` gives."""
-        ...
-
-    def __len__(self) -> int:
-        """Count the documents to be translated."""
-        ...
-
-    def sentences(self, index: int) -> int:
-        """Count the sentences of one."""
-        ...
-
-    def documents(self, indices: Iterable[int]) -> Iterator[tuple[int, Document]]:
-        """The documents at the indices, which ascend."""
-        ...
-
-    def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
-        """All training documents, in order; `read` gives the translation of a document by its index."""
-        ...
-
-    def identity(self) -> dict[str, Any]:
-        """The settings that change the result, apart from the corpus and the teacher."""
-        ...
-
-    def inputs(self) -> list[Path]:
-        """The files that were read beside the corpus."""
-        ...
-
-    def messages(self) -> list[str]:
-        """Messages to print before the work begins."""
-        ...
-
-
 class CorpusTexts:
-    """The sources of a prepared corpus; a document that the teacher does not take keeps its target."""
+    """The sources of a prepared corpus; a document that the teacher does not take keeps its target.
+
+    Documents to translate have indices; `rows` training documents come of them in all.
+    """
 
     def __init__(self, data: PreparedData) -> None:
         self._data = data
@@ -252,6 +218,9 @@ class MonolingualTexts:
                 "out"
             )
         return messages
+
+
+Texts = CorpusTexts | MonolingualTexts
 
 
 def choose_side(side: str, teacher: Languages, data: Languages, folder: str) -> str:

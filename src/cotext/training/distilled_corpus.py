@@ -21,7 +21,7 @@ from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import require_whole
-from cotext.runtime.shard_lines import storage
+from cotext.runtime.jobs.journal import storage
 from cotext.runtime.version import __version__
 from cotext.training.distillation_texts import Entry, Texts
 from cotext.training.prepared_data import PreparedData
@@ -112,9 +112,9 @@ class DistilledCorpus:
         self.job, self.model, self.signature = job, model, signature
 
     def write(
-        self, read: Callable[[int], Entry], on_documents: Callable[[int], None] = lambda count: None
+        self, results: Mapping[int, Mapping[str, Any]], on_stage: Callable[[str, int, int], None]
     ) -> Outcome:
-        """Write the distilled corpus, and give it its name; `read` gives the translation of a document.
+        """Write the distilled corpus, and give it its name; `results` are entries of its documents.
 
         Raises:
             CotextError: storage refuses.
@@ -124,7 +124,7 @@ class DistilledCorpus:
             description = json.dumps(self.job, indent=1, ensure_ascii=False)
             (folder / JOB).write_text(description, encoding="utf-8")
             self._copy_unchanged(folder)
-            outcome, train = self._write_train(folder, read, on_documents)
+            outcome, train = self._write_train(folder, results, on_stage)
             write_report(folder, self._report(folder, outcome, train))
         return outcome
 
@@ -139,13 +139,16 @@ class DistilledCorpus:
             shutil.copyfile(path, copy)
 
     def _write_train(
-        self, folder: Path, read: Callable[[int], Entry], on_documents: Callable[[int], None]
+        self,
+        folder: Path,
+        results: Mapping[int, Mapping[str, Any]],
+        on_stage: Callable[[str, int, int], None],
     ) -> tuple[Outcome, SplitStatistics]:
         store, tokenizer = self.data.train, with_all_processors(self.data.tokenizer)
         noted = Outcome(0, 0, self.signature)
-        collector = StatisticsCollector(tokenizer.unk)
+        collector, done = StatisticsCollector(tokenizer.unk), 0
         with StoreWriter(folder / store.path.name, tokenizer.fingerprint) as writer:
-            for chunk in self.texts.chunks(read, tokenizer):
+            for chunk in self.texts.chunks(lambda index: Entry.of(results[index]), tokenizer):
                 documents: list[ParallelDocument] = []
                 sources: list[list[int]] = []
                 targets: list[list[int]] = []
@@ -167,7 +170,8 @@ class DistilledCorpus:
                             Flat.of(targets),
                         )
                     )
-                on_documents(len(chunk))
+                done += len(chunk)
+                on_stage("writing documents", done, self.texts.rows)
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 

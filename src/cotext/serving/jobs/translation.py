@@ -11,6 +11,7 @@ from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
 from cotext.files.translate_files import GENERIC, format_of, open_job
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.progress import Running
@@ -60,7 +61,7 @@ def translate_job(
         )
         on_read(job.sentences, job.characters)
         before = list(said)
-        report = job.run(running.advance, overwrite=True, keep=True)
+        report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
         raise CotextError(without_paths(str(error), names)) from None
     messages = [*before, *report.messages, *_of_sentences(report)]
