@@ -20,6 +20,7 @@ from waiting import TEXT, Sender, long_text, until
 from cotext.data.splitting import Splitting
 from cotext.files.translate_files import format_of, open_job
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions, Jobs, JobTicket, progress
 from cotext.serving.jobs.progress import Running
@@ -102,7 +103,7 @@ def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt"
         system.opened, source, out, format_of(source), splitting=Splitting(), wishes=Wishes(),
         on_message=lambda text: None,
     )  # fmt: skip
-    job.run(lambda count: None, overwrite=False)
+    run(job)
     return out.read_bytes()
 
 

@@ -309,7 +309,7 @@ def placed(
         if workers is not None:
             raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
         return opened
-    from cotext.translation.ray_data import RayCluster, on_ray
+    from cotext.translation.ray_cluster import RayCluster, on_ray
     from cotext.translation.written_beside import require_no_lists
 
     require_no_lists(opened, f"--on {on}")
