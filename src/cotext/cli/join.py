@@ -59,7 +59,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
         with meter("writing documents", 0) as progress:
             outcome = join_distilled(out, parts, progress.stage)
-        tell_distilled(out, outcome, bool(parts.header.facts["monolingual"]), "", json)
+        tell_distilled(out, outcome, "", json)
     else:
         raise CotextError(f"{out}: its shards are of an unknown command, {shown(command)}")
 

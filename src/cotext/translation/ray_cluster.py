@@ -63,7 +63,7 @@ class DocumentWorker:
     """
 
     def __init__(self, given: WorkerSettings) -> None:
-        opened = open_run(given.run, given.device, given.decode, given.update, given.threads)
+        opened = open_run(given.run, given.device, dict(given.decode), given.update, given.threads)
         if (here := files_of(opened)) != given.files:
             other = sorted(k for k in here.keys() | given.files.keys() if here.get(k) != given.files.get(k))
             raise CotextError(
