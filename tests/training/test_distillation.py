@@ -256,6 +256,21 @@ def test_shards_with_relative_paths_are_joined_in_any_folder(
     assert str(here / "data" / "train.arrow") in inputs
 
 
+def test_monolingual_documents_are_translated_and_appended(world: World, tmp_path: Path) -> None:
+    """As the page says."""
+    mono, written, data = (tmp_path / name for name in ("mono.en", "mono.de", "data"))
+    mono.write_bytes((world.folder / "test.en").read_bytes())
+    succeed("translate", world.run, mono, "--out", written)
+    shutil.copytree(world.folder / "data", data)
+    succeed("prepare", "--append", "--source", mono, "--target", written, "--out", data)
+    appended = list(train_store(data))[DOCUMENTS:]
+    assert len(appended) == len(list(read_documents(mono)))
+    tokenizer = load_tokenizer(data / "tokenizer")
+    assert [tokenizer.decode(t.tolist(), "target") for d in appended for t in d.target] == [
+        sentence for document in read_documents(written) for sentence in document.sentences
+    ]
+
+
 def test_processes_that_would_be_in_each_others_way(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
