@@ -334,7 +334,7 @@ def distill(
         do_shard(job, json, "translating")
         return
     with meter("translating", sum(job.sizes)) as progress:
-        job.on_stage = progress.stage
+        job.on_stage = progress.next_task
         outcome = job.run(progress.advance)
     resumed = f" ({job.resumed:,} of them before)" if job.resumed else ""
     tell_distilled(out, outcome, resumed, json)

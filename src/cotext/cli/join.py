@@ -58,7 +58,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         from cotext.training.distillation import join_distilled
 
         with meter("writing documents", 0) as progress:
-            outcome = join_distilled(out, parts, progress.stage)
+            outcome = join_distilled(out, parts, progress.next_task)
         tell_distilled(out, outcome, "", json)
     else:
         raise CotextError(f"{out}: its shards are of an unknown command, {shown(command)}")

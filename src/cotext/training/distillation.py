@@ -219,7 +219,7 @@ class DistillationJob(Job[Outcome]):
     """The translation of the documents of a prepared corpus.
 
     `run` writes the new corpus. `placed`: the teacher as it translates elsewhere, as on a cluster. `on_stage`
-    is called while the corpus is written, as `Meter.stage`.
+    is called while the corpus is written, as `Meter.next_task`.
 
     Raises:
         CotextError: no teacher or prepared data there, settings that are unknown or differ from those of a
