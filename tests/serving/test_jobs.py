@@ -22,8 +22,8 @@ from cotext.files.translate_files import format_of, open_job
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, Jobs, JobTicket, progress
-from cotext.serving.jobs.progress import Running
+from cotext.serving.jobs import JobOptions, Jobs, JobTicket, translation
+from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
@@ -533,7 +533,7 @@ def test_options(opened: Opened, systems: Systems) -> None:
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(translation.time, "monotonic", lambda: clock[0])
     running = Running(Work(), "anybody")
     running.read(100, 5000)
     assert running.seconds_remaining is None
