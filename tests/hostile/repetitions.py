@@ -38,7 +38,7 @@ from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
 from cotext.files.wrapping import spread, wrapped
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
-from cotext.language_models.sentence_checks import is_echo, moved, suspicion
+from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
