@@ -16,9 +16,9 @@ from cotext.data.tokenizer import Side, Tokenizer
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.open import open_run
-from cotext.translation.score_table import score_figures, score_lines
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.written_beside import score_figures, score_lines
 
 
 class AsWritten:

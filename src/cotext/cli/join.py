@@ -11,7 +11,7 @@ from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
     from cotext.runtime.jobs.engine import Joined
-    from cotext.translation.score_table import ScoredDocument
+    from cotext.translation.written_beside import ScoredDocument
 
 
 def join(
@@ -66,7 +66,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
     """Write the scores of documents, as a table or as JSON, and show their signature."""
-    from cotext.translation.score_table import score_figures, score_lines
+    from cotext.translation.written_beside import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
     if out is None:

@@ -13,10 +13,10 @@ from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
-from cotext.translation.score_table import ScoredDocument, require_column
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.signature import scoring_signature
 from cotext.translation.translate_file import checksums_of, naming, systems_of
+from cotext.translation.written_beside import ScoredDocument, require_column
 
 
 def score_file(

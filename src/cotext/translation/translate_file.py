@@ -31,13 +31,13 @@ from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired_documents
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose, trained_length
-from cotext.translation.score_table import require_column
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 from cotext.translation.written_beside import (
     check_new_lists,
     lists_beside,
     remove_lists,
+    require_column,
     write_lists,
     write_scores,
 )
