@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.formats import read_parallel
-from cotext.language_models.sentence_checks import moved
+from cotext.language_models.translator import moved
 
 SIZES: Final = (5, 10, 20, 50)
 MOST_DOCUMENTS: Final = 60

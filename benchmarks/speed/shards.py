@@ -19,12 +19,10 @@ from pathlib import Path
 from benchmarks.speed.harness import added_mebibytes, apply, parser, table
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.runtime.joining import joining
-from cotext.runtime.shards import Part, Shard, ShardedJob, folder_of
+from cotext.runtime.jobs.engine import folder_of, joining
+from cotext.runtime.jobs.journal import Header, Journal
 from cotext.translation.open import open_run
-from cotext.translation.partial_output import entry_of
-from cotext.translation.source_file import checksums_of
-from cotext.translation.translate_shards import join_translations
+from cotext.translation.translate_file import checksums_of, entry_of, join_translations
 from cotext.translation.translator import Translation
 
 Clock = Callable[[], float]
@@ -106,9 +104,12 @@ def _parts(held: Path, documents: int, clock: Clock) -> dict[str, float]:
     """What it takes to note translations, here the sources themselves, and to join them."""
     out = held.with_name("out.jsonl")
     facts = {"source": str(held), "format": "jsonl", "scores": "", "align": "", "piece": "", "signature": ""}
-    job = ShardedJob("translate", "documents", {"source": checksums_of([held], "jsonl")}, facts)
+    identity, units = {"source": checksums_of([held], "jsonl")}, range(documents)
+    header = Header("translate", "documents", identity, {**facts, "nbest": 1}, units=units, total=documents)
+    path = folder_of(out) / "1-of-1.jsonl"
+    path.parent.mkdir()
     before, spent = clock(), 0.0
-    with Part(out, Shard(1, 1), [1] * documents, job) as part:
+    with Journal(path, out, header) as part:
         for unit, document in enumerate(read_documents(held)):
             numbers = tuple(-1.5 * len(text) for text in document.sentences)
             translation = Translation(document, numbers, tokens=tuple(map(len, document.sentences)))

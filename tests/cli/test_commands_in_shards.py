@@ -12,7 +12,8 @@ from command_line import World, cotext, listing, succeed
 
 from cotext.evaluation.studies.context import context_use
 from cotext.evaluation.studies.contrastive import contrastive
-from cotext.runtime.shards import Part, folder_of
+from cotext.runtime.jobs.engine import folder_of
+from cotext.runtime.jobs.journal import Journal
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each on files of the world, WORLD, into OUT.
@@ -42,19 +43,19 @@ def command(name: str, world: World, out: Path) -> list[str]:
 
 def interrupted(arguments: list[str], units: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop after so many units, with a line that is only begun."""
-    add, done = Part.add, 0
+    add, done = Journal.add, 0
 
-    def added(part: Part, unit: int, found: dict[str, object]) -> None:
+    def added(part: Journal, unit: int, found: dict[str, object]) -> None:
         nonlocal done
         if done == units:
             with part.path.open("ab") as file:
-                file.write(b'{"index": 3, "fou')
+                file.write(b'{"unit": 3, "res')
             raise KeyboardInterrupt
         add(part, unit, found)
         done += 1
 
     with monkeypatch.context() as patched:
-        patched.setattr(Part, "add", added)
+        patched.setattr(Journal, "add", added)
         assert cotext(*arguments).code == 130
 
 

@@ -50,13 +50,6 @@ COMMANDS: dict[str, tuple[Callable[[World, Path], list[str | Path]], tuple[str, 
         lambda w, out: ["distill", w.run, "--data", w.folder / "data", "--out", out / "kd"],
         BOTH,
     ),
-    "distill more": (
-        lambda w, out: [
-            *("distill", w.run, "--data", w.folder / "data", "--out", out / "kd"),
-            *("--monolingual", w.folder / "test.en", "--side", "source"),
-        ],
-        BOTH,
-    ),
     "head": (lambda w, out: ["head", w.folder / "data", "--split", "dev"], ()),
 }
 

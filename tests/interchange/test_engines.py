@@ -301,16 +301,16 @@ def test_a_job_goes_on_with_the_same_engine_alone(
     pair, source, out = both("sentence"), tmp_path / "in.en", tmp_path / "out.de"
     write_documents(source, [Document(d.id, d.source) for d in toy_documents(3, 5)], "text")
     assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
-    done: list[int] = []
 
-    def stop(count: int) -> None:
-        done.append(count)
+    def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        translate_file(pair.engine, source, out, on_sentences=stop)
+    with monkeypatch.context() as patched:
+        patched.setattr("cotext.translation.translate_file.write_translations", stop)
+        with pytest.raises(KeyboardInterrupt):
+            translate_file(pair.engine, source, out)
     monkeypatch.setattr(pair.engine.loaded.model, "name", "engine:ctranslate2-0.0|quantization:float32")
-    with pytest.raises(CotextError, match="another engine"):
+    with pytest.raises(CotextError, match=r"another job[^\n]*\n  job\.engine: "):
         translate_file(pair.engine, source, out)
 
 

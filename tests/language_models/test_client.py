@@ -12,14 +12,11 @@ import pytest
 from language_models.described import KEY, VARIABLE, WORDS, described
 from language_models.fake import Fake
 
-from cotext.language_models import answers as answers_module
 from cotext.language_models import client as client_module
 from cotext.language_models import connection as connection_module
-from cotext.language_models.answers import Answers, Request
-from cotext.language_models.client import Client, RefusedRequestError
+from cotext.language_models.client import Answers, Client, RefusedRequestError, Request, Usage
 from cotext.language_models.config import Prices
-from cotext.language_models.pace import Pace, StoppedError, backoff, retry_after
-from cotext.language_models.usage import Usage
+from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
 from cotext.runtime.errors import CotextError
 
 PATH = "chat/completions"
@@ -362,7 +359,7 @@ def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> N
 def test_an_answer_as_large_as_it_may_be_is_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers_module, "MAX_ANSWER_BYTES", 2_000)
+    monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 2_000)
     content = {"a": "é" * 990}
     answers, request = Answers(tmp_path / "a"), Request("http://a/v1", PATH, {})
     answers.keep(request, content)

@@ -11,12 +11,12 @@ from language_models.fake import TEXTS, TYPES, Fake, Request
 from cotext.data.documents import Document
 from cotext.language_models import client as client_module
 from cotext.language_models.client import Client, RefusedRequestError
-from cotext.language_models.sentence_checks import MOVED
 from cotext.language_models.translator import (
     AGAIN,
     HALVED,
     KEPT,
     LEFT_OUT,
+    MOVED,
     OWN_PROMPT,
     UNTRANSLATED,
     EndpointTranslation,

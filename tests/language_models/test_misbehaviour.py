@@ -18,7 +18,7 @@ from tiny_runs import PROCESSES
 from cotext.language_models import client as client_module
 from cotext.language_models.client import Client, UnansweredError
 from cotext.language_models.config import read_endpoint
-from cotext.language_models.pace import StoppedError
+from cotext.language_models.connection import StoppedError
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import INTERRUPTED
 

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.languages import Languages
+from cotext.language_models.config import TEMPLATE
 from cotext.language_models.numbered import UnusableError, beginning, numbered, read_numbered, read_plain
 from cotext.language_models.plan import Piece
 from cotext.language_models.prompts import Prompt
-from cotext.language_models.sentence_checks import ECHO, EMPTY, LONG, is_echo, moved, suspicion
-from cotext.language_models.template import TEMPLATE
+from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
 
 GOOD = "[1] Eins.\n[2] Zwei."
 

@@ -9,8 +9,7 @@ from language_models.fake import Fake
 from language_models.ngram import NGram, pieces
 
 from cotext.language_models import client as client_module
-from cotext.language_models.answers import Answers
-from cotext.language_models.client import Client, RefusedRequestError
+from cotext.language_models.client import Answers, Client, RefusedRequestError
 from cotext.language_models.config import Endpoint
 from cotext.language_models.scored_tokens import Token, UntoldError
 from cotext.language_models.scoring_offer import ScoringOffer, find_offer, told_tokens

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import leftovers, replacing
-from cotext.runtime.process_identity import Process
+from cotext.runtime.files import Process, leftovers, replacing
 
 
 def names(folder: Path) -> list[str]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from cotext.runtime import files as processes
 from cotext.runtime import locks
-from cotext.runtime import process_identity as processes
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import Process
 from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
-from cotext.runtime.process_identity import Process
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:

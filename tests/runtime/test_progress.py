@@ -23,7 +23,7 @@ from cotext.runtime.progress import Meter
 from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.development_bleu import _first_sentences
+from cotext.training.run import _first_sentences
 
 
 class Clock:

@@ -90,21 +90,21 @@ def _serve(runs: list[Path], folder: Path, port: int, settings: dict[str, Any], 
     from cotext.serving.service import Service
     from cotext.serving.settings import ServerSettings
     from cotext.serving.systems import open_systems
-    from cotext.translation.partial_output import JournalWindows
+    from cotext.translation.translate_file import NotedWindows
 
     torch.set_num_threads(1)
-    plain, noted = JournalWindows.note, 0
+    plain, noted = NotedWindows.note, 0
 
     def note(self: Any, document: int, window: Any) -> None:
         nonlocal noted
         plain(self, document, window)
         with (folder / "windows.log").open("a") as log:
-            log.write(f"{self._journal.out.parent.name} {self._indices[document]} {window.number}\n")
+            log.write(f"{self._journal.path.parent.name} {self._units[document]} {window.number}\n")
         noted += 1
         if death is not None and noted == death.windows:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    JournalWindows.note = note  # type: ignore[method-assign]
+    NotedWindows.note = note  # type: ignore[method-assign]
     service = Service(open_systems(runs, "cpu", threads=1), ServerSettings(folder / "state", **settings))
     if death is not None and death.moment is not None:
         die_at(death.moment)

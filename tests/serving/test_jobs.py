@@ -20,14 +20,15 @@ from waiting import TEXT, Sender, long_text, until
 from cotext.data.splitting import Splitting
 from cotext.files.translate_files import format_of, open_job
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, Jobs, JobTicket, progress
-from cotext.serving.jobs.progress import Running
+from cotext.serving.jobs import JobOptions, Jobs, JobTicket, translation
+from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
-from cotext.translation.partial_output import JournalWindows
+from cotext.translation.translate_file import NotedWindows
 from cotext.translation.wishes import Wishes
 
 Opened = Callable[..., Sender]
@@ -102,7 +103,7 @@ def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt"
         system.opened, source, out, format_of(source), splitting=Splitting(), wishes=Wishes(),
         on_message=lambda text: None,
     )  # fmt: skip
-    job.run(lambda count: None, overwrite=False)
+    run(job)
     return out.read_bytes()
 
 
@@ -237,7 +238,7 @@ def test_a_full_disk_is_the_jobs_error(
 
     sender = opened()
     with monkeypatch.context() as patched:
-        patched.setattr("cotext.translation.partial_output.sealed", full)
+        patched.setattr("cotext.runtime.jobs.journal.sealed", full)
         status = sender.finished(sender.send())
     assert (status.state, str(tmp_path) in status.message) == ("error", False)
     with monkeypatch.context() as patched:
@@ -408,9 +409,9 @@ def stopped_after(
 ) -> tuple[Any, list[int]]:
     """Send a file to a server that stops when so many of its windows are translated; their numbers."""
     noted: list[int] = []
-    plain = JournalWindows.note
+    plain = NotedWindows.note
 
-    def note(self: JournalWindows, document: int, window: Any) -> None:
+    def note(self: NotedWindows, document: int, window: Any) -> None:
         plain(self, document, window)
         if len(noted) + 1 == windows:
             stopping.start()
@@ -419,7 +420,7 @@ def stopped_after(
 
     stopping = threading.Thread(target=sender.service.jobs.close)
     with monkeypatch.context() as patched:
-        patched.setattr(JournalWindows, "note", note)
+        patched.setattr(NotedWindows, "note", note)
         ticket = ticket_of()
         until(lambda: len(noted) >= windows)
         stopping.join()
@@ -432,13 +433,13 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     text, sender = long_text(16), opened()
     ticket, noted = stopped_after(sender, lambda: sender.send(text), 5, monkeypatch)
     assert 5 <= len(noted) < 16
-    plain, again = JournalWindows.note, []
+    plain, again = NotedWindows.note, []
 
-    def note(self: JournalWindows, document: int, window: Any) -> None:
+    def note(self: NotedWindows, document: int, window: Any) -> None:
         again.append(window.number)
         plain(self, document, window)
 
-    monkeypatch.setattr(JournalWindows, "note", note)
+    monkeypatch.setattr(NotedWindows, "note", note)
     second = opened()
     assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
     by_server = again[: 16 - len(noted)]
@@ -452,7 +453,7 @@ def test_a_corpus_goes_on_in_mid_document_too(
     ticket, noted = stopped_after(sender, lambda: sender.send(text), 3, monkeypatch)
     assert 3 <= len(noted) < 8
     again: list[int] = []
-    monkeypatch.setattr(JournalWindows, "note", lambda self, document, window: again.append(window.number))
+    monkeypatch.setattr(NotedWindows, "note", lambda self, document, window: again.append(window.number))
     second = opened()
     found = second.translated(ticket)
     assert sorted(noted + again) == list(range(8))
@@ -532,7 +533,7 @@ def test_options(opened: Opened, systems: Systems) -> None:
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(translation.time, "monotonic", lambda: clock[0])
     running = Running(Work(), "anybody")
     running.read(100, 5000)
     assert running.seconds_remaining is None

@@ -16,7 +16,7 @@ from waiting import SECONDS, TEXT, Sender, until
 from cotext.runtime.errors import CotextError
 from cotext.serving import server as serving_server
 from cotext.serving import uploads as uploads_module
-from cotext.serving.jobs import space
+from cotext.serving.jobs import workers
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Client, Service
@@ -136,14 +136,14 @@ def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
 def test_files_before_their_keys_have_space_of_their_own(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space, "STRANGERS_BYTES", 50_000)
+    monkeypatch.setattr(workers, "STRANGERS_BYTES", 50_000)
     id = world.done()
     content = FILE_HEAD + b"x" * 20_000
     head = world.head("/translate_file", len(content) + 1_000)
     held = world.service.jobs._parts()[2]._space
     form = {"files": {"file": ("a.txt", TEXT * 100)}, "data": {"source": "en", "target": "de"}}
     with monkeypatched_pieces(), uploads(world, 9, head + content):
-        until(lambda: held.over(space.NOBODY, 20_000) > 0)
+        until(lambda: held.over(workers.NOBODY, 20_000) > 0)
         assert held.over("victim", 0) < -90_000
         late = form["data"] | {"api_key": world.keys["victim"]}
         # A key in a field before the file is in time; httpx writes fields first.

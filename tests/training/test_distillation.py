@@ -1,11 +1,10 @@
 """Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
 
 import json
-import os
 import random
 import shutil
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
 import pytest
 from command_line import (
@@ -19,8 +18,6 @@ from command_line import (
     succeed,
     train_arguments,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from killing import Moment, killed_when, run_killed
 from test_translate_file import files_of_at_most
 
@@ -29,9 +26,9 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import load_tokenizer
-from cotext.runtime.shards import Part, folder_of
-from cotext.training.distillation import Distillation
-from cotext.training.distilled_corpus import DistilledCorpus
+from cotext.runtime.jobs.engine import folder_of, journal_of
+from cotext.runtime.jobs.journal import Journal
+from cotext.training.distillation import DistillationJob
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]
@@ -50,8 +47,8 @@ def command(world: World, out: Path, *more: str | Path, data: Path | None = None
 
 
 def finished_documents(out: Path) -> int:
-    """How many documents the parts hold; -1 before there is any part."""
-    parts = list(folder_of(out).glob("*.jsonl"))
+    """How many documents the journals hold; -1 before there is any."""
+    parts = [*folder_of(out).glob("*.jsonl"), *filter(Path.exists, [journal_of(out)])]
     return sum(path.read_bytes().count(b"\n") - 1 for path in parts) if parts else -1
 
 
@@ -259,21 +256,19 @@ def test_shards_with_relative_paths_are_joined_in_any_folder(
     assert str(here / "data" / "train.arrow") in inputs
 
 
-def test_one_process_does_not_take_the_place_of_shards(world: World, tmp_path: Path) -> None:
-    out = tmp_path / "data-kd"
-    succeed(*command(world, out, "--shard", "1/2"))
-    refused = cotext(*command(world, out))
-    assert (refused.code, "1-of-2.jsonl: is of another job" in refused.err) == (2, True)
-    assert "shards: 2 there, 1 now" in refused.err
-    refused = cotext("join", out)
-    assert (refused.code, "shard 2 of 2 is missing; run it" in refused.err) == (2, True)
-
-
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
-def test_there_is_no_such_shard(world: World, tmp_path: Path, text: str) -> None:
-    refused = cotext(*command(world, tmp_path / "kd", "--shard", text))
-    assert (refused.code, "write i/n" in refused.err) == (2, True)
-    assert list(tmp_path.iterdir()) == []
+def test_monolingual_documents_are_translated_and_appended(world: World, tmp_path: Path) -> None:
+    """As the page says."""
+    mono, written, data = (tmp_path / name for name in ("mono.en", "mono.de", "data"))
+    mono.write_bytes((world.folder / "test.en").read_bytes())
+    succeed("translate", world.run, mono, "--out", written)
+    shutil.copytree(world.folder / "data", data)
+    succeed("prepare", "--append", "--source", mono, "--target", written, "--out", data)
+    appended = list(train_store(data))[DOCUMENTS:]
+    assert len(appended) == len(list(read_documents(mono)))
+    tokenizer = load_tokenizer(data / "tokenizer")
+    assert [tokenizer.decode(t.tolist(), "target") for d in appended for t in d.target] == [
+        sentence for document in read_documents(written) for sentence in document.sentences
+    ]
 
 
 def test_processes_that_would_be_in_each_others_way(
@@ -282,13 +277,16 @@ def test_processes_that_would_be_in_each_others_way(
     out = tmp_path / "data-kd"
     found: dict[str, Outcome] = {}
 
-    def meanwhile(*arguments: object) -> None:
+    plain = DistillationJob.work
+
+    def meanwhile(*arguments: Any) -> Any:
         monkeypatch.undo()
         for shard in ("1/2", "2/2"):
             found[shard] = cotext(*command(world, out, "--shard", shard))
         found["join"] = cotext("join", out)
+        return plain(*arguments)
 
-    monkeypatch.setattr(Distillation, "translate", meanwhile)
+    monkeypatch.setattr(DistillationJob, "work", meanwhile)
     succeed(*command(world, out, "--shard", "1/2"))
     assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
@@ -296,7 +294,7 @@ def test_processes_that_would_be_in_each_others_way(
         2,
         True,
     )
-    assert 0 < finished_documents(out) < DOCUMENTS
+    assert finished_documents(out) == DOCUMENTS
 
 
 # ---------------------------------------------------------------------------------------- interruptions
@@ -331,13 +329,11 @@ def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tm
 @pytest.mark.parametrize(
     "moment",
     [
-        Moment(path="data-kd.shards", operations=("mkdir",)),  # before the work has a folder
         Moment(path="train.arrow", operations=("replace",)),
         Moment(path="report.json", operations=("replace",)),
         Moment(path="/data-kd", operations=("replace",)),
         Moment(path="/.data-kd.lock", operations=("unlink",)),  # the corpus has its name
-        Moment(path="1-of-1.jsonl", operations=("unlink",)),
-        Moment(path="data-kd.shards", operations=("rmdir",)),  # all is done
+        Moment(path="data-kd.partial", operations=("unlink",)),
     ],
     ids=lambda moment: moment.path,
 )
@@ -358,34 +354,6 @@ def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
     assert [p.name for p in whole.parent.iterdir()] == [whole.name]
 
 
-def test_a_damaged_line_and_what_follows_it_are_translated_again(
-    world: World, whole: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "data-kd"
-    for shard in ("1/2", "2/2"):
-        succeed(*command(world, out, "--shard", shard))
-    part = folder_of(out) / "1-of-2.jsonl"
-    lines = part.read_text().splitlines(keepends=True)
-    lines[6] = lines[6].replace('"sentences": ["', '"sentences": ["X', 1)
-    part.write_text("".join(lines))
-    refused = cotext("join", out)
-    assert (refused.code, "shard 1/2 lacks" in refused.err, "--array=1)" in refused.err) == (2, True, True)
-    shown = succeed(*command(world, out, "--shard", "1/2"))
-    assert f"{part}: a damaged line, done again with what followed it" in shown.err
-    assert "(5 of them before)" in shown.out
-    succeed("join", out)
-    assert listing(out) == listing(whole)
-
-
-def test_a_part_that_is_no_file(world: World, tmp_path: Path) -> None:
-    out = tmp_path / "data-kd"
-    pipe = folder_of(out) / "1-of-1.jsonl"
-    pipe.parent.mkdir()
-    os.mkfifo(pipe)
-    refused = cotext(*command(world, out))
-    assert (refused.code, f"{pipe}: is in the way, and no regular file" in refused.err) == (2, True)
-
-
 def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(world.folder / "data", data)
@@ -399,34 +367,11 @@ def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_part_cut_anywhere_is_taken_up(
-    world: World, whole: Path, tmp_path: Path, data: st.DataObject
-) -> None:
-    """Whatever byte a write ends at, and whatever follows it after a crash of the machine."""
-    out, kept = tmp_path / "data-kd", tmp_path / "kept"
-    shutil.rmtree(out, ignore_errors=True)
-    if not kept.exists():
-        with patch.object(DistilledCorpus, "write", side_effect=KeyboardInterrupt):
-            assert cotext(*command(world, out)).code == 130
-        folder_of(out).replace(kept)
-    shutil.copytree(kept, folder_of(out))
-    part = folder_of(out) / "1-of-1.jsonl"
-    content = part.read_bytes()
-    cut = data.draw(st.integers(0, len(content)))
-    begun = content[:cut].count(b"\n") > 0  # before, its header is no header
-    part.write_bytes(content[:cut] + data.draw(st.sampled_from([b"", b"\0\0", b"{}\n"] if begun else [b""])))
-    shown = succeed(*command(world, out)).out
-    assert "Traceback" not in shown
-    assert listing(out) == listing(whole)
-
-
 def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Part, "add", interrupt)
+    monkeypatch.setattr(Journal, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
     assert (stopped.code, "distill and prepare resume with the same command" in stopped.err) == (
         130,

@@ -39,8 +39,8 @@ from cotext.data.store import StoreWriter, TokenStore
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import Process
 from cotext.runtime.integrity import sealed, unsealed
-from cotext.runtime.process_identity import Process
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup

@@ -36,8 +36,8 @@ from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import corpus_of
 from cotext.training.prepared_data import open_data
 from cotext.training.resolve import resolve
-from cotext.training.sums import IntervalSums
 from cotext.training.trainer import Objective, Trainer, learning_rate, make_optimizer, set_rate
+from cotext.training.validation import IntervalSums
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from cotext.evaluation.studies.contrastive import contrastive as suite_jobs
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime.errors import CotextError
-from cotext.translation import translate_file as jobs
+from cotext.runtime.jobs.journal import Journal
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.score_file import score_file
@@ -202,13 +202,13 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     run, out = tmp_path / "sentence", tmp_path / "out.jsonl"
     shutil.copytree(world / "sentence", run)
     headers: list[dict[str, Any]] = []
-    journal = jobs.TranslationJournal
+    finish = Journal.finish
 
-    def noting(path: Path, header: dict[str, Any], *rest: Any) -> Any:
-        headers.append(json.loads(json.dumps(header)))
-        return journal(path, header, *rest)
+    def noting(journal: Journal, keep: bool = False) -> None:
+        headers.append(json.loads(journal.path.read_bytes().splitlines()[0])["job"])
+        finish(journal, keep)
 
-    monkeypatch.setattr(jobs, "TranslationJournal", noting)
+    monkeypatch.setattr(Journal, "finish", noting)
     for changed in (False, False, True):
         if changed:
             make_run(world / "data", run, open_scorer(run, "cpu").loaded.config, 3)

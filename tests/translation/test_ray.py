@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from command_line import cotext, succeed
-from pyarrow import parquet
 from tiny_runs import prepare_toy, run_config, toy_documents, write_run
 
 from cotext.data.documents import Document
@@ -19,8 +18,7 @@ from cotext.data.formats import write_documents
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.translation.open import open_run
-from cotext.translation.ray_data import RayCluster, Translate, on_ray, translate_dataset
-from cotext.translation.ray_stage import table_of
+from cotext.translation.ray_cluster import RayCluster, on_ray
 
 pytestmark = pytest.mark.outside
 DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(1500, 5)]
@@ -61,24 +59,11 @@ def workers() -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"ray::MapWorker"):
+            if path.read_bytes().startswith(b"ray::DocumentWorker"):
                 found.append(int(path.parent.name))
         except OSError:
             continue
     return found
-
-
-def test_a_dataset_of_documents(run: Path, cluster: Any) -> None:
-    import ray
-
-    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
-    documents = DOCUMENTS[:90]
-    dataset = ray.data.from_arrow([table_of(documents[n : n + 10]) for n in range(0, 90, 10)])
-    rows = translate_dataset(dataset, Translate(run, threads=1), workers=2, documents=8).take_all()
-    found = {row["id"]: tuple(row["target"]) for row in rows}
-    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
-    assert len(rows) == len(documents)
-    assert found == expected
 
 
 def test_a_corpus_and_a_distillation_are_as_without_a_cluster(
@@ -102,41 +87,6 @@ def test_a_client_from_outside_the_cluster(run: Path, cluster: Any, tmp_path: Pa
     far = ["translate", run, source, "--out", tmp_path / "far.jsonl", "--on", cluster.for_clients]
     subprocess.run([sys.executable, "-m", "cotext", *map(str, far)], check=True)
     assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
-
-
-def test_checkpoints_of_ray_leave_out_what_is_written(run: Path, cluster: Any, tmp_path: Path) -> None:
-    """A job over half of the documents stands for one that was interrupted there.
-
-    What filters by the checkpoints takes a processor beside the worker's and the reader's, which the cluster
-    has not: without it, the pipeline waits for ever.
-    """
-    import ray
-    from ray.data.checkpoint import CheckpointConfig
-
-    ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
-    documents = DOCUMENTS[:40]
-    (tmp_path / "in").mkdir()
-    context = ray.data.DataContext.get_current()
-    context.checkpoint_config = CheckpointConfig(
-        "id", str(tmp_path / "checkpoints"), delete_checkpoint_on_success=False
-    )
-    written = []
-    node = cluster.add_node(num_cpus=1)
-    try:
-        for start in (0, 20):
-            parquet.write_table(table_of(documents[start : start + 20]), tmp_path / "in" / f"{start}.parquet")
-            given = ray.data.read_parquet(str(tmp_path / "in"))
-            translated = translate_dataset(given, Translate(run, threads=1), workers=1, documents=10)
-            translated.write_parquet(str(tmp_path / "out"))
-            written.append(sorted(path.name for path in (tmp_path / "out").iterdir()))
-    finally:
-        context.checkpoint_config = None
-        cluster.remove_node(node)
-    rows = parquet.read_table(tmp_path / "out").to_pylist()
-    expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
-    assert set(written[0]) < set(written[1])  # what was written stays, and none of it is written again
-    assert len(rows) == len(documents)
-    assert {row["id"]: tuple(row["target"]) for row in rows} == expected
 
 
 def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) -> None:

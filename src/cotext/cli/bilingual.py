@@ -31,7 +31,7 @@ def check_bilingual(
 
     One that an interrupted job has written may be there.
     """
-    from cotext.translation.partial_output import journal_of
+    from cotext.runtime.jobs.engine import journal_of
 
     if explain and (path is None or path.suffix.lower() != ".html"):
         raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")

@@ -20,10 +20,10 @@ from cotext.cli.options import (
     as_json,
     check_shard_output,
     decode_settings,
+    do_shard,
     output,
     require_translations,
     shard_of,
-    tell_shard,
     write_figures,
 )
 
@@ -107,7 +107,7 @@ def cxmi(
     part = shard_of(shard, out)
     from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
-    from cotext.evaluation.studies.context.context_shards import COMMAND, cxmi_shard
+    from cotext.evaluation.studies.context.context_shards import CorpusUseJob
     from cotext.evaluation.studies.context.context_use import CONDITIONS
     from cotext.language_models.config import is_endpoint
     from cotext.runtime.progress import meter
@@ -124,11 +124,7 @@ def cxmi(
     open_one = partial(open_run if translate else open_scorer, run, device, decode, checkpoint)
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
-        opened = open_one()
-        with meter("scoring", 0) as progress:
-            watched: Any = {"on_start": progress.restart, "on_sentences": progress.advance}
-            report = cxmi_shard(opened, source, target, asked, out, part, format=format, **watched)
-        tell_shard(COMMAND, out, report, json)
+        do_shard(CorpusUseJob(open_one(), source, target, asked, out, part, format=format), json)
         return
     with output(out, [source, target]), meter("scoring", 0) as progress:
         found = measure_corpus(

@@ -17,10 +17,10 @@ from cotext.cli.options import (
     ShardOption,
     check_shard_output,
     decode_settings,
+    do_shard,
     output,
     scoring_settings,
     shard_of,
-    tell_shard,
 )
 from cotext.runtime.errors import CotextError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
-    from cotext.runtime.shards import Shard
     from cotext.translation.open import OpenedRun
 
 
@@ -143,7 +142,9 @@ def contrastive(
             typer.echo(f"{run} reads single sentences: --controls has no context to remove\n", err=json)
         rules = SuiteRules(tie, score, controls and window.has_context, context)
         if part is not None and out is not None:
-            _score_shard(opened, loaded, out, part, rules, generate, json)
+            from cotext.evaluation.studies.contrastive.contrastive_shards import SuitesJob
+
+            do_shard(SuitesJob(opened, loaded, out, part, rules, generate), json)
             return
         tell = tell_of(json)
         found = _scored(opened, loaded, rules, generate, suite_recipe(opened))
@@ -155,32 +156,6 @@ def _check_languages(opened: "OpenedRun", suites: "Suites") -> None:
 
     for path, suite in suites:
         check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
-
-
-def _score_shard(
-    opened: "OpenedRun",
-    suites: "Suites",
-    out: Path,
-    shard: "Shard",
-    rules: "SuiteRules",
-    generate: bool,
-    json: bool,
-) -> None:
-    from cotext.evaluation.studies.contrastive.contrastive_shards import COMMAND, contrastive_shard
-    from cotext.runtime.progress import meter
-
-    with meter("scoring", 0) as progress:
-        report = contrastive_shard(
-            opened,
-            suites,
-            out,
-            shard,
-            rules,
-            generate,
-            on_start=progress.restart,
-            on_candidates=progress.advance,
-        )
-    tell_shard(COMMAND, out, report, json)
 
 
 def _scored(

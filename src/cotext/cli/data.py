@@ -23,16 +23,16 @@ from cotext.cli.options import (
     as_json,
     counted,
     decode_settings,
+    do_shard,
     placed,
     shard_of,
     splitting,
-    tell_shard,
     telling_how_to_skip,
 )
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
-    from cotext.training.distilled_corpus import Noted, Outcome
+    from cotext.training.distillation import Noted, Outcome
 
 
 def prepare(
@@ -314,21 +314,6 @@ def distill(
     data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
     shard: ShardOption = None,
-    monolingual: Annotated[
-        Path | None,
-        typer.Option(
-            help="Documents in one language, to be translated and added to the corpus; the corpus itself "
-            "stays as it is."
-        ),
-    ] = None,
-    side: Annotated[
-        str | None,
-        typer.Option(
-            help="Side that the monolingual documents belong to: source (forward translation) or target "
-            "(back-translation). Default: by their language."
-        ),
-    ] = None,
-    format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
@@ -336,36 +321,26 @@ def distill(
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Make training data by translation: knowledge distillation, or monolingual text added to the corpus."""
-    if monolingual is None and (side or format):
-        raise CotextError("--side and --format describe --monolingual; give it, too, or leave them out")
+    """Make training data whose targets a teacher has translated (knowledge distillation)."""
     decode = decode_settings(set)
-    from cotext.runtime.progress import console, meter
-    from cotext.training.distillation import COMMAND, distillation
-    from cotext.training.distilled_corpus import DistillationRequest
+    from cotext.runtime.progress import meter
+    from cotext.training.distillation import DistillationJob, DistillationRequest
 
     part = shard_of(shard, out)
-    request = DistillationRequest(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
+    request = DistillationRequest(teacher, data, out, decode, checkpoint)
     far = partial(placed, on=on, workers=workers, device=device, decode=decode, checkpoint=checkpoint)
-    with distillation(request, part, device, far) as job:
-        for message in job.texts.messages():
-            typer.echo(message, err=True)
-        if part is None and job.part is not None and job.part.damaged:
-            console.print(
-                f"{job.part.path}: a damaged line, done again with what followed it", soft_wrap=True
-            )
-        with meter("translating", job.sentences) as progress:
-            job.translate(progress.advance)
-        if part is not None:
-            tell_shard(COMMAND, out, job.report(), json)
-            return
-        with meter("writing documents", job.texts.rows) as progress:
-            outcome = job.write(progress.advance)
-        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
-    tell_distilled(out, outcome, monolingual is not None, resumed, json)
+    job = DistillationJob(request, part, device, far)
+    if part is not None:
+        do_shard(job, json, "translating")
+        return
+    with meter("translating", sum(job.sizes)) as progress:
+        job.on_stage = progress.next_task
+        outcome = job.run(progress.advance)
+    resumed = f" ({job.resumed:,} of them before)" if job.resumed else ""
+    tell_distilled(out, outcome, resumed, json)
 
 
-def tell_distilled(out: Path, outcome: "Outcome", monolingual: bool, resumed: str, json: bool) -> None:
+def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> None:
     """Print what a distilled corpus holds."""
     if json:
         heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
@@ -376,7 +351,7 @@ def tell_distilled(out: Path, outcome: "Outcome", monolingual: bool, resumed: st
     if outcome.kept.count:
         typer.echo(
             f"  {counted(outcome.kept.count, 'document')} with a sentence too long for the teacher "
-            f"(--set max_source_tokens=...) {'left out' if monolingual else 'kept untranslated'}; "
+            "(--set max_source_tokens=...) kept untranslated; "
             f"{_examples(outcome.kept)}"
         )
     for noted, what in (

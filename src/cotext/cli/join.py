@@ -10,8 +10,8 @@ from cotext.cli.options import Json, as_json, write_figures, write_lines
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
-    from cotext.runtime.joining import JoinedParts
-    from cotext.translation.score_table import ScoredDocument
+    from cotext.runtime.jobs.engine import Joined
+    from cotext.translation.written_beside import ScoredDocument
 
 
 def join(
@@ -22,50 +22,51 @@ def join(
     json: Json = False,
 ) -> None:
     """Join the parts of a job that ran with `--shard i/n` into the output of one process."""
-    from cotext.runtime.joining import joining
+    from cotext.runtime.jobs.engine import joining
 
     with joining(out, overwrite) as parts:
         _join(out, parts, overwrite, json)
 
 
-def _join(out: Path, parts: "JoinedParts", overwrite: bool, json: bool) -> None:
-    if parts.command == "score":
+def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
+    command = parts.header.command
+    if command == "score":
         from cotext.translation.score_file import joined_scores
 
         write_scores(out, *joined_scores(parts), json)
-    elif parts.command == "translate":
+    elif command == "translate":
         from cotext.cli.translate import tell_files
-        from cotext.translation.translate_shards import join_translations
+        from cotext.translation.translate_file import join_translations
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
-    elif parts.command == "contrastive":
+    elif command == "contrastive":
         from cotext.cli.contrastive_reports import tell_of, write_reports
         from cotext.evaluation.studies.contrastive.contrastive_shards import JoinedSuites
 
         joined = JoinedSuites(parts)
         found = joined.found()
         write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
-    elif parts.command == "cxmi":
+    elif command == "cxmi":
         from cotext.evaluation.studies.context.context_shards import joined_use
 
         use = joined_use(parts)
         write_figures(out, use.as_dict())
         typer.echo(as_json(use.as_dict()) if json else use.render())
-    elif parts.command == "distill":
+    elif command == "distill":
         from cotext.cli.data import tell_distilled
         from cotext.runtime.progress import meter
         from cotext.training.distillation import join_distilled
 
         with meter("writing documents", 0) as progress:
-            outcome = join_distilled(out, parts, progress.restart, progress.advance)
-        tell_distilled(out, outcome, bool(parts.joining["monolingual"]), "", json)
+            outcome = join_distilled(out, parts, progress.next_task)
+        tell_distilled(out, outcome, "", json)
     else:
-        raise CotextError(f"{out}: its shards are of an unknown command, {shown(parts.command)}")
+        raise CotextError(f"{out}: its shards are of an unknown command, {shown(command)}")
 
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
     """Write the scores of documents, as a table or as JSON, and show their signature."""
-    from cotext.translation.score_table import score_figures, score_lines
+    from cotext.translation.written_beside import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
     if out is None:

@@ -35,10 +35,10 @@ from cotext.cli.options import (
     TargetOrder,
     as_json,
     check_shard_output,
+    do_shard,
     output,
     scoring_settings,
     shard_of,
-    tell_shard,
 )
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.shortlist import shortlist
@@ -125,27 +125,14 @@ def score(
     """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
     decode = scoring_settings(set)
     part = shard_of(shard, out)
-    from cotext.runtime.progress import meter
     from cotext.translation.open import open_scorer
-    from cotext.translation.score_file import score_file, score_shard
+    from cotext.translation.score_file import ScoreJob, score_file
 
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
         opened = open_scorer(run, device, decode, checkpoint)
         tell_slow_precision(opened)
-        with meter("scoring", 0) as progress:
-            report = score_shard(
-                opened,
-                source,
-                target,
-                out,
-                part,
-                format=format,
-                columns=not json,
-                on_start=progress.restart,
-                on_sentences=progress.advance,
-            )
-        tell_shard("score", out, report, json)
+        do_shard(ScoreJob(opened, source, target, out, part, format=format, columns=not json), json)
         return
     with output(out, [source, target]):
         opened = open_scorer(run, device, decode, checkpoint)

@@ -13,7 +13,8 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
-    from cotext.runtime.shards import Shard, ShardReport
+    from cotext.runtime.jobs.engine import Job
+    from cotext.runtime.jobs.journal import Shard
     from cotext.translation.open import OpenedRun
 
 Format = Annotated[
@@ -231,7 +232,7 @@ def shard_of(shard: str | None, out: Path | None) -> "Shard | None":
     Raises:
         CotextError: no such shard, or an output that has no name.
     """
-    from cotext.runtime.shards import Shard
+    from cotext.runtime.jobs.journal import Shard
 
     if shard is None:
         return None
@@ -253,20 +254,24 @@ def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
     require_new(out)
 
 
-def tell_shard(command: str, out: Path, report: "ShardReport", json: bool) -> None:
-    """Print what a shard has done."""
+def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
+    """Do the shard of a job, and print what was done."""
     from cotext.cli.messages import printable
+    from cotext.runtime.jobs.engine import run_shard
+    from cotext.runtime.progress import meter
 
+    with meter(what, 0) as progress:
+        report = run_shard(job, progress.restart, progress.advance)
     if json:
-        figures = {"format": "cotext-shard", "version": 1, "command": command, "out": str(out)}
+        figures = {"format": "cotext-shard", "version": 1, "command": job.command, "out": str(job.out)}
         done = {"shard": str(report.shard), report.unit: report.units, "sentences": report.sentences}
         before = {"resumed": report.resumed, "signature": report.signature}
         typer.echo(as_json({**figures, **done, **before}))
         return
-    if report.damaged:
-        typer.echo(f"{report.damaged}: a damaged line, done again with what followed it", err=True)
+    for message in report.messages:
+        typer.echo(message, err=True)
     resumed = f" ({report.resumed:,} of them before)" if report.resumed else ""
-    name = printable(str(out))
+    name = printable(str(job.out))
     typer.echo(
         f"shard {report.shard}: {counted(report.sentences, 'sentence')} in {report.units:,} {report.unit}"
         f"{resumed}\nwhen all {report.shard.of} shards are done, `cotext join {name}` writes {name}"
@@ -304,7 +309,7 @@ def placed(
         if workers is not None:
             raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
         return opened
-    from cotext.translation.ray_data import RayCluster, on_ray
+    from cotext.translation.ray_cluster import RayCluster, on_ray
     from cotext.translation.written_beside import require_no_lists
 
     require_no_lists(opened, f"--on {on}")

@@ -12,7 +12,7 @@ import typer
 from cotext.cli.options import Device, Json, as_json
 from cotext.runtime.allocation import map_large_blocks
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.process_identity import is_first_process
+from cotext.runtime.files import is_first_process
 from cotext.runtime.signals import INTERRUPTED
 
 if TYPE_CHECKING:

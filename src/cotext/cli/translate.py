@@ -28,18 +28,18 @@ from cotext.cli.options import (
     as_json,
     counted,
     decode_settings,
+    do_shard,
     placed,
     shard_of,
     splitting,
-    tell_shard,
 )
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
-    from cotext.files.translate_files import Job
-    from cotext.runtime.shards import Shard
+    from cotext.files.translate_files import BlocksJob
     from cotext.translation.file_report import FileReport
+    from cotext.translation.translate_file import CorpusJob
 
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -248,7 +248,7 @@ def translate(
         on_message=say,
     )
     if part is not None:
-        _translate_shard(partial(open_one, files[0], outs[0], formats[0], shard=part), part, json)
+        do_shard(open_one(files[0], outs[0], formats[0], shard=part), json, "translating")
         return
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
@@ -262,18 +262,6 @@ def translate(
     with meter("translating", sum(job.sentences for job in jobs)) as progress:
         reports = run_jobs(jobs, progress.advance, overwrite, write_page)
     tell_files([job.out for job in jobs], reports, json, in_folder=out_dir is not None)
-
-
-def _translate_shard(open_job: "Callable[[], Job]", shard: "Shard", json: bool) -> None:
-    from cotext.runtime.progress import meter
-    from cotext.translation.translate_file import CorpusJob
-    from cotext.translation.translate_shards import COMMAND, translate_shard
-
-    job = open_job()
-    assert isinstance(job, CorpusJob)
-    with meter("translating", job.sentences) as progress:
-        report = translate_shard(job, shard, progress.advance)
-    tell_shard(COMMAND, job.out, report, json)
 
 
 def tell_files(
@@ -337,7 +325,7 @@ def _outs(files: Sequence[Path], out: Path | None, out_dir: Path | None) -> list
     return outs
 
 
-def _say_messages(jobs: Sequence["Job"], say: Callable[[str], None]) -> None:
+def _say_messages(jobs: "Sequence[CorpusJob | BlocksJob]", say: Callable[[str], None]) -> None:
     """What there is to know of the files, at most a screen of it."""
     lines = [f"{job.source}: {message}" for job in jobs for message in job.messages]
     for line in lines[:MAX_MESSAGE_LINES]:

@@ -5,11 +5,10 @@ finished ones stay, so that the same command goes on wherever it was interrupted
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
@@ -26,19 +25,20 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
-from cotext.runtime.locks import writing
-from cotext.runtime.shards import Shard
+from cotext.runtime.jobs.engine import Job, forget, journal_of, run
+from cotext.runtime.jobs.journal import Journal, Results, Shard
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun
-from cotext.translation.partial_output import JournalWindows, TranslationJournal, journal_of
-from cotext.translation.prose import OF_SENTENCES
 from cotext.translation.translate_file import (
     CorpusJob,
+    NotedWindows,
     check_outputs,
+    entry_of,
     job_header,
     naming,
     pieces_of,
-    translate_remaining,
+    require_translation,
+    translation_of,
 )
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
@@ -51,26 +51,16 @@ GENERIC: Final = "prose"  # the format of files that any text has that is no cor
 WITH_MACROS: Final = frozenset({"docx", "odt", "pptx", "xlsx"})
 
 
-class Job(Protocol):
-    """A file that is going to be translated, checked."""
+class BlocksJob(Job[FileReport]):
+    """A file of a format of blocks; `sentences` and `characters` count its text.
 
-    source: Path
-    out: Path
-    sentences: int
-    characters: int  # of the sentences
-    messages: list[str]
-
-    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
-        """Translate and write; `keep`: the journal stays."""
-        ...
-
-
-class BlocksJob:
-    """A file of a format of blocks; `alone`: see `BlockDocuments`.
+    `alone`: see `BlockDocuments`.
 
     Raises:
         CotextError: the format refuses it, or a sentence is over the limit.
     """
+
+    command, unit = "translate", "documents"
 
     def __init__(
         self,
@@ -86,22 +76,22 @@ class BlocksJob:
         on_message: Callable[[str], None] = lambda text: None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.source, self.out = source, out
-        self._wishes = Wishes() if wishes is None else wishes
-        self._opened, self._on_message, self._format = opened, on_message, format
+        self.source, self.out, self.tell = source, out, on_message
+        wishes = wishes or Wishes()
+        self._opened, self._format = opened, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         content = original = read_file(source)
         if drop_macros and format.name in WITH_MACROS:
             content = without_macros(content, str(source))
-        self._checksum = hashlib.sha256(content).hexdigest()
+        digest, name = hashlib.sha256(content).hexdigest(), format.name
         splitter = splitting.splitter(opened.languages.source) if splitting else None
-        self._settings = splitter.name if splitter else ""
+        settings = splitter.name if splitter else ""
         if isinstance(format, BilingualFormat):
             format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
-            self._settings += f" {entries}"
+            settings += f" {entries}"
         self._file = format.open(content, str(source))
-        self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes, alone)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes, alone)
         self.messages = list(self._file.contents.messages)
         if content is not original:
             self.messages.append("its macros are dropped")
@@ -115,75 +105,61 @@ class BlocksJob:
         with naming(source):
             self.sentences = self._texts.check()
         self.characters = sum(len(text) for document in self._texts.documents for text in document.sentences)
+        self.sizes = list(map(len, self._texts.documents))
+        self.identity = job_header([digest], name, opened, settings, wishes)
+        self.facts = {"signature": opened.signature}
 
     @property
     def pairs(self) -> list[PairedSentence]:
         """The sentences beside their translations, once the job has run."""
         return self._texts.paired(self._translations)
 
-    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
-        """Translate and write; `keep`: the journal stays.
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Translate documents."""
+        if begun := sum(map(len, journal.notes.values())):
+            self.tell(f"{self.source}: {begun:,} windows were translated before the interruption")
+        documents = [self._texts.documents[unit] for unit in todo]
+        guide, taken, log = self._texts.guide(todo), self._texts.taken(todo), NotedWindows(journal, todo)
+        translator = self._opened.translator
+        for number, translation in translator.translate(documents, on_size, guide, taken, log):
+            yield todo[number], entry_of(translation)
 
-        `overwrite`: what an interrupted job with other settings has translated may be discarded.
-        """
-        opened = self._opened
-        header = job_header([self._checksum], self._format.name, opened, self._settings, self._wishes)
-        with (
-            writing(self.out) as lock,
-            TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
-        ):
-            if begun := sum(map(len, journal.windows.values())):
-                self._on_message(f"{self.source}: {begun:,} windows were translated before the interruption")
-            resumed = translate_remaining(
-                opened.translator,
-                self._texts.documents,
-                journal,
-                on_sentences,
-                guide=self._texts.guide,
-                taken=self._texts.taken,
-                windows=partial(JournalWindows, journal),
-            )
-            lock.require()
-            remove_lists(self.out)
-            if not journal.output_stands:
-                known = len(self._file.contents.messages)
-                content = self._file.written(self._texts.blocks(journal.done))
-                for message in self._file.contents.messages[known:]:
-                    self.messages.append(message)
-                    self._on_message(f"{self.source}: {message}")
-                with replacing(self.out.resolve()) as temporary:
-                    temporary.write_bytes(content)
-            journal.finish(keep)
-            report = self._report(journal.done)
-            self._translations = dict(journal.done)
-        report.resumed_documents = resumed
-        return report
+    def check(self, unit: int, entry: Mapping[str, Any]) -> None:
+        """Check that an entry is a translation of its document."""
+        require_translation(self._texts.documents[unit], entry)
 
-    def _report(self, translations: Mapping[int, Translation]) -> FileReport:
-        """Counts and places, in the order of the file."""
+    def write(self, results: Results) -> FileReport:
+        """Write the file with its translations."""
+        self._translations = {unit: translation_of(entry) for unit, entry in results.items()}
+        remove_lists(self.out)
+        known = len(self._file.contents.messages)
+        content = self._file.written(self._texts.blocks(self._translations))
+        for message in self._file.contents.messages[known:]:
+            self.messages.append(message)
+            self.tell(f"{self.source}: {message}")
+        with replacing(self.out.resolve()) as temporary:
+            temporary.write_bytes(content)
         translator = self._opened.translator
         report = FileReport(
             format=self._format.name,
             sentences=self.sentences,
+            resumed_documents=results.resumed,
             align=translator.plan.options.align,
             piece=pieces_of(translator.config.view),
             signature=self._opened.signature,
             messages=self.messages,
             is_corpus=False,
             scored=translator.plan.options.scored,
-            terms=self._texts.terms(translations),
-            taken=sum(map(len, self._texts.taken(range(len(self._texts.documents))).values())),
+            terms=self._texts.terms(self._translations),
+            taken=sum(map(len, self._texts.taken(results.units).values())),
         )
-        for index, translation in sorted(translations.items()):
-            report.documents += 1
-            report.recovered_documents += translation.recovered
-            report.recovered_pieces += sum(translation.pieces)
-            report.pieces += len(translation.pieces)
-            for name in OF_SENTENCES:
-                places = [self._texts.place(index, j) for j in getattr(translation, name)]
-                getattr(report, name).extend(places)
-            for j, found in enumerate(self._texts.dropped(index, translation)):
-                report.dropped.add(self._texts.place(index, j), found)
+        for unit, translation in self._translations.items():
+            places = [self._texts.place(unit, j) for j in range(self.sizes[unit])]
+            report.count(translation, places)
+            for place, found in zip(places, self._texts.dropped(unit, translation), strict=True):
+                report.dropped.add(place, found)
         return report
 
 
@@ -282,7 +258,7 @@ def open_job(
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     by_window: bool = False,
     shard: Shard | None = None,
-) -> Job:
+) -> CorpusJob | BlocksJob:
     """A file to be translated, read and checked; `format` as `format_of` gives it.
 
     `entries`: of a file that holds both languages, those that are translated. `alone`: the right to use the
@@ -369,7 +345,7 @@ def check_outputs_of(
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[Job[FileReport]],
     on_sentences: Callable[[int], None],
     overwrite: bool = False,
     finish: Callable[[], None] | None = None,
@@ -379,11 +355,9 @@ def run_jobs(
     `finish`: what is written once all are complete, and again by the same command if it was interrupted.
     """
     keep = len(jobs) > 1 or finish is not None
-    reports = [job.run(on_sentences, overwrite, keep) for job in jobs]
+    reports = [run(job, on_sentences, overwrite, keep) for job in jobs]
     if finish is not None:
         finish()
     for job in jobs if keep else ():
-        # Another process may have begun with it anew.
-        with suppress(CotextError), writing(job.out):
-            journal_of(job.out).unlink(missing_ok=True)
+        forget(job.out)
     return reports

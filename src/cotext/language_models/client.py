@@ -1,24 +1,204 @@
-"""Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer."""
+"""Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer.
 
+    FOLDER/3f/3f9c...e1.json   the request (address, path, payload, which repeat), the answer and its day
+
+Whoever asks the same again gets the answer that is there, so that an interrupted job goes on with what it has
+paid for, and the same command gives the same output. Several processes may share a folder.
+"""
+
+import hashlib
 import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from cotext.language_models.answers import MAX_ANSWER_BYTES, Answers, Request
-from cotext.language_models.config import Endpoint, read_endpoint
-from cotext.language_models.connection import Connections, PassingError
+from cotext.language_models.config import Endpoint, Prices, read_endpoint
+from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.numbered import one_line
-from cotext.language_models.pace import Pace, backoff, retry_after
-from cotext.language_models.usage import Counts
+from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.progress import say
-from cotext.runtime.reading import parse_json
+from cotext.runtime.reading import parse_json, read_bytes
 from cotext.runtime.version import __version__
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counts of answers; tokens are those that the API reports, 0 where it reports none."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    without_usage: int = 0  # answers that report no tokens
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        """Count an answer."""
+        self.requests += 1
+        usage = answer.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        tokens = [_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens"))]
+        self.without_usage += None in tokens
+        self.input_tokens += tokens[0] or 0
+        self.output_tokens += tokens[1] or 0
+
+    def cost(self, prices: Prices | None) -> float | None:
+        """The price of these tokens; None without prices, or where answers report no tokens."""
+        if prices is None or self.without_usage:
+            return None
+        return (self.input_tokens * prices.input + self.output_tokens * prices.output) / 1e6
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**63 else None
+
+
+@dataclass(slots=True)
+class Counts:
+    """Usage of all answers of a job, of those asked for now, and the days on which they came."""
+
+    all: Usage = field(default_factory=Usage)
+    now: Usage = field(default_factory=Usage)
+    sent_again: int = 0  # requests that were refused for the moment, or not answered
+    days: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)  # as the answers call them
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, answer: Mapping[str, Any], day: str, kept: bool) -> None:
+        """Count an answer, which was `kept` or came now."""
+        with self._lock:
+            self.all.add(answer)
+            if not kept:
+                self.now.add(answer)
+            self.days.add(day)
+            model = answer.get("model")
+            if isinstance(model, str) and model:
+                self.models.add(model[:200])
+
+    def count_sent_again(self) -> None:
+        """Count a request that has to be sent again."""
+        with self._lock:
+            self.sent_again += 1
+
+    def in_words(self, prices: Prices | None) -> str:
+        """For a person: requests, tokens, and what they cost where prices are known."""
+        every, now = self.all, self.now
+        words = (
+            f"{every.requests:,} requests ({every.requests - now.requests:,} answers were there), "
+            f"{every.input_tokens:,} tokens in, {every.output_tokens:,} out"
+        )
+        costs = [usage.cost(prices) for usage in (every, now)]
+        if None not in costs:
+            words += f"; cost {costs[0]:.4f}, of which now {costs[1]:.4f}"
+        if self.sent_again:
+            words += f"; {self.sent_again:,} were not answered at first, and sent again"
+        if every.without_usage:
+            words += f"; {every.without_usage:,} answers say nothing of tokens, which are not counted"
+        return words
+
+    @property
+    def period(self) -> str:
+        """The days on which the answers came, as in 2026-11-23 or 2026-11-23..2026-11-25."""
+        return "..".join(dict.fromkeys((min(self.days), max(self.days)))) if self.days else ""
+
+
+FOLDER_ENDING: Final = ".answers"
+MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of a long prompt are that large
+_TIMES_LARGER: Final = 4  # kept, with its request: what two bytes were is six, as an escape
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that determines an answer; `repeat` counts requests that are equal but for it."""
+
+    address: str
+    path: str
+    payload: Mapping[str, Any]
+    repeat: int = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, which does not depend on the order of keys."""
+        content = [self.address, self.path, self.payload, self.repeat]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an API answered, and on which day, as in 2026-11-23."""
+
+    content: dict[str, Any]
+    day: str
+
+
+class Answers:
+    """A folder of answers, made with the first."""
+
+    def __init__(self, folder: Path) -> None:
+        require_here(folder)
+        self.folder = folder
+
+    @classmethod
+    def beside(cls, endpoint: Path) -> "Answers":
+        """The answers to what a file describes: `gpt.yaml` has them in `gpt.answers`."""
+        return cls(endpoint.with_name(f"{endpoint.stem}{FOLDER_ENDING}"))
+
+    def find(self, request: Request) -> Answer | None:
+        """The answer to a request; None where there is none that is whole.
+
+        Raises:
+            CotextError: it cannot be read.
+        """
+        path = self._path(request)
+        if not path.exists():
+            return None
+        try:
+            entry = unsealed(read_bytes(path, _TIMES_LARGER * MAX_ANSWER_BYTES).decode(errors="replace"))
+            content, day = entry["answer"], entry["day"]
+        except (ValueError, KeyError):
+            return None  # damaged: it is asked for again, and replaced
+        return Answer(content, day) if isinstance(content, dict) and isinstance(day, str) else None
+
+    def keep(self, request: Request, content: dict[str, Any]) -> Answer:
+        """Write an answer, which came today, to the disk; another process may have been first, with its own.
+
+        Raises:
+            CotextError: storage refuses.
+        """
+        if (first := self.find(request)) is not None:
+            return first
+        path = self._path(request)
+        answer = Answer(content, datetime.now(UTC).date().isoformat())
+        entry = {
+            "address": request.address,
+            "path": request.path,
+            "payload": request.payload,
+            "repeat": request.repeat,
+            "day": answer.day,
+            "answer": content,
+        }
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CotextError(
+                f"{self.folder}: answers cannot be kept there: {error.strerror or error}; move the file of "
+                "the endpoint to a folder that can be written"
+            ) from None
+        with replacing(path) as temporary:
+            temporary.write_text(sealed(entry), encoding="utf-8")
+        return answer
+
+    def _path(self, request: Request) -> Path:
+        digest = request.digest
+        return self.folder / digest[:2] / f"{digest}.json"
+
 
 LASTING_ATTEMPTS: Final = 2  # where answers have no use, and those of further attempts hardly would
 PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}

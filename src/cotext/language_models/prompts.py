@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotext.data.languages import Languages
-from cotext.language_models.config import Endpoint
+from cotext.language_models.config import Endpoint, filled
 from cotext.language_models.numbered import beginning, numbered, one_line, read_numbered, read_plain
 from cotext.language_models.plan import Piece
-from cotext.language_models.template import filled
 from cotext.runtime.errors import CotextError
 
 _CONTEXT: Final = "\nSentences before them, each followed by its translation, for context alone:\n"

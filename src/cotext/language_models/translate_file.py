@@ -19,7 +19,7 @@ from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
-from cotext.language_models.client import Client
+from cotext.language_models.client import Client, Counts, Usage
 from cotext.language_models.config import Endpoint
 from cotext.language_models.signature import translation_signature
 from cotext.language_models.translator import (
@@ -29,7 +29,6 @@ from cotext.language_models.translator import (
     EndpointTranslator,
     Repair,
 )
-from cotext.language_models.usage import Counts, Usage
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.translation.written_beside import remove_lists

@@ -24,8 +24,7 @@ from typing import IO, Final
 
 from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import sweep
-from cotext.runtime.process_identity import Process
+from cotext.runtime.files import Process, sweep
 
 NAME: Final = ".lock"  # in a folder that is worked in
 SIGN_SECONDS: Final = 15.0

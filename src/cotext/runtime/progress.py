@@ -75,6 +75,14 @@ class Meter:
         self.ended = ended or at_end
         self._show(now, _joined(note, left), first or at_end, at_end and ended)
 
+    def next_task(self, what: str, done: int, total: int) -> None:
+        """Note that so many are done of a task that follows the one before."""
+        if (what, total) != (self.what, self.total):
+            self.what, self.total, self.first, self.ended = what, total, None, False
+            if self.live and self.task is not None:
+                self.live.update(self.task, description=what)
+        self.advance_to(done)
+
     def stage(self, what: str, done: int, total: int) -> None:
         """Note how far something is that goes on between two steps."""
         now = time.monotonic()

@@ -6,241 +6,348 @@ with a tokenizer and a view of its own: it is given the text of a document and t
 translate` does. The result is an ordinary prepared folder with the tokenizer of the corpus; development and
 test sets stay as they are.
 
-Instead, monolingual documents can be translated and added to the corpus: see `distillation_texts.py`.
-
-Documents can be shared out among shards (`cotext.runtime.shards`), each a process of its own, which are
-joined at last. Whoever is interrupted goes on with the same command; one process alone is shard 1 of 1.
+A job as others (`cotext.runtime.jobs.engine`): it resumes after an interruption, and can be divided into
+shards.
 """
 
+import json
+import shutil
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config
-from cotext.data.documents import Document
-from cotext.data.languages import Languages, check_pair, name_warning
-from cotext.data.prepared import checked_digests
-from cotext.data.shortlist import identity_of
-from cotext.models.run_folder import model_file
+import numpy as np
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.encoding import EncodedChunk
+from cotext.data.languages import check_pair
+from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
+from cotext.data.statistics import SplitStatistics, StatisticsCollector
+from cotext.data.store import StoreWriter
+from cotext.data.store_file import Flat
+from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, require_new
-from cotext.runtime.joining import JoinedParts, clear
+from cotext.runtime.files import checksum, replacing, require_new
+from cotext.runtime.integrity import require_whole
+from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
+from cotext.runtime.jobs.journal import Journal, Results, Shard, differences, storage
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
-from cotext.runtime.shard_lines import differences
-from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
-from cotext.training.distillation_texts import CorpusTexts, Entry, MonolingualTexts, Texts, choose_side
-from cotext.training.distilled_corpus import JOB, DistillationRequest, DistilledCorpus, Outcome, outcome_of
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translator import DocumentTranslator
+from cotext.translation.translate_file import systems_of
 
-COMMAND: Final = "distill"
+JOB: Final = "distillation.json"  # in the folder: all that decides what it holds
+EXAMPLES: Final = 5
+CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
+# Of a prepared folder, what a distilled one takes over as it is.
+UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*", "test.*/*")
 
 
-class Distillation:
-    """The documents of a shard that are to be translated: `translate`, and without a shard then `write`.
+@dataclass(slots=True)
+class Noted:
+    """A number of documents or sentences, and the first of them as examples."""
 
-    Without a `part`, the corpus is written already, and there is nothing left to do.
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a distillation; sentences are named document:sentence, from 1.
+
+    `kept`: documents with a sentence that the teacher does not take, which keep the target they had. The
+    others as in `cotext.translation.translator.Translation`.
     """
 
-    def __init__(self, corpus: DistilledCorpus, translator: DocumentTranslator, part: Part | None) -> None:
-        self.corpus, self.texts = corpus, corpus.texts
-        self.translator = translator
-        self.part = part
-        self.documents = self.sentences = self.resumed_documents = self.resumed_sentences = 0
-        for index in part.units if part is not None else ():
-            sentences = self.texts.sentences(index)
-            self.documents += 1
-            self.sentences += sentences
-            if part is not None and index in part:
-                self.resumed_documents += 1
-                self.resumed_sentences += sentences
+    documents: int
+    sentences: int
+    signature: str
+    kept: Noted = field(default_factory=Noted)
+    cut: Noted = field(default_factory=Noted)
+    long: Noted = field(default_factory=Noted)
+    missing: Noted = field(default_factory=Noted)
 
-    def translate(self, on_sentences: Callable[[int], None] = lambda count: None) -> None:
-        """Translate the documents of this shard that are not translated yet."""
-        if self.part is None:
-            return
-        part = self.part
-        on_sentences(self.resumed_sentences)
-        under_way: dict[int, int] = {}  # index of each document that the translator has taken
+    def note(self, document_id: str, entry: Mapping[str, Any]) -> None:
+        """Count what there is to know of the result of one document, whose `sentences` may be None."""
+        if entry["sentences"] is None:
+            self.kept.add(document_id)
+        for noted, name in ((self.cut, "cut"), (self.long, "long"), (self.missing, "missing")):
+            for sentence in entry.get(name, ()):
+                noted.add(f"{document_id}:{sentence + 1}")
 
-        def documents() -> Iterator[Document]:
-            number = 0
-            todo = (index for index in part.units if index not in part)
-            for index, document in self.texts.documents(todo):
-                if self._takes(document):
-                    under_way[number] = index
-                    number += 1
-                    yield document
-                else:
-                    part.add(index, Entry(None).content())
-                    on_sentences(len(document))
 
-        for number, found in self.translator.translate(documents(), on_sentences):
-            entry = Entry(found.document.sentences, found.truncated, found.long, found.missing)
-            part.add(under_way.pop(number), entry.content())
+@dataclass(frozen=True, slots=True)
+class DistillationRequest:
+    """The settings of a distillation; `decode` overrides keys of the teacher's configuration."""
 
-    def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Write the distilled corpus, and say what it holds; all of it must be translated.
+    teacher: Path
+    data: Path
+    out: Path
+    decode: dict[str, Any] = field(default_factory=dict)
+    update: int | None = None
+
+
+class DistilledCorpus:
+    """The folder that is written once all documents are translated; `signature` says how they were.
+
+    `job` is all that decides what it holds, `model` the model file of the teacher.
+    """
+
+    def __init__(
+        self,
+        request: DistillationRequest,
+        data: PreparedData,
+        job: Mapping[str, Any],
+        model: Path,
+        signature: str,
+    ) -> None:
+        self.request, self.data = request, data
+        self.job, self.model, self.signature = job, model, signature
+
+    def write(
+        self, results: Mapping[int, Mapping[str, Any]], on_stage: Callable[[str, int, int], None]
+    ) -> Outcome:
+        """Write the distilled corpus, and give it its name; `results` are entries of its documents.
 
         Raises:
             CotextError: storage refuses.
         """
-        if self.part is None:
-            return outcome_of(self.corpus.request.out)
-        return self.corpus.write(partial(_entry, self.part.read), on_documents)
+        with storage(self.request.out), replacing(self.request.out.resolve()) as folder:
+            folder.mkdir()
+            description = json.dumps(self.job, indent=1, ensure_ascii=False)
+            (folder / JOB).write_text(description, encoding="utf-8")
+            self._copy_unchanged(folder)
+            outcome, train = self._write_train(folder, results, on_stage)
+            write_report(folder, self._report(folder, outcome, train))
+        return outcome
 
-    def report(self) -> ShardReport:
-        """What a shard has done."""
-        assert self.part is not None
-        return self.part.report(self.sentences, self.resumed_documents, self.corpus.signature)
+    def _copy_unchanged(self, folder: Path) -> None:
+        found = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
+        paths = [path for path in found if path.is_file()]
+        checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
+        for path in paths:
+            copy = folder / path.relative_to(self.data.folder)
+            copy.parent.mkdir(exist_ok=True)
+            # The content alone: data that may not be written to are no reason to make such.
+            shutil.copyfile(path, copy)
+
+    def _write_train(
+        self,
+        folder: Path,
+        results: Mapping[int, Mapping[str, Any]],
+        on_stage: Callable[[str, int, int], None],
+    ) -> tuple[Outcome, SplitStatistics]:
+        store, tokenizer = self.data.train, with_all_processors(self.data.tokenizer)
+        noted = Outcome(0, 0, self.signature)
+        collector = StatisticsCollector(tokenizer.unk)
+        with StoreWriter(folder / store.path.name, tokenizer.fingerprint) as writer:
+            for start in range(0, len(store), CHUNK_DOCUMENTS):
+                chunk = range(start, min(start + CHUNK_DOCUMENTS, len(store)))
+                entries = {index: results[index] for index in chunk}
+                written = [s for entry in entries.values() for s in entry["sentences"] or ()]
+                encoded = iter(tokenizer.encode_batch(written, side="target"))
+                documents: list[ParallelDocument] = []
+                sources: list[list[int]] = []
+                targets: list[list[int]] = []
+                for index, entry in entries.items():
+                    before, text = store[index], self.data.texts(index)
+                    noted.note(before.id, entry)
+                    source, target = ([t.tolist() for t in side] for side in (before.source, before.target))
+                    if entry["sentences"] is not None:
+                        text = ParallelDocument(before.id, text.source, tuple(entry["sentences"]))
+                        target = [next(encoded) for _ in text.target]
+                    writer.add(before.id, source, target)
+                    documents.append(text)
+                    sources += source
+                    targets += target
+                ids, lengths = (document.id for document in documents), map(len, documents)
+                collector.add(EncodedChunk.of(ids, lengths, Flat.of(sources), Flat.of(targets)))
+                on_stage("writing documents", chunk.stop, len(store))
+        totals = writer.totals
+        return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
+
+    def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
+        """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
+        request = self.request
+        before, store = self.data.report, digest_file(self.data.train.path)
+        command = {"distill": str(request.teacher), "data": str(request.data)}
+        own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
+        return {
+            "cotext": __version__,
+            "command": {**command, "set": request.decode, "checkpoint": request.update},
+            "inputs": {str(store): checksum(store), str(self.model): self.job["teacher"]["model"]},
+            "languages": asdict(self.data.languages),
+            "tokenizer": before.get("tokenizer", own),
+            "splits": {**before.get("splits", {}), "train": asdict(train)},
+            "files": file_digests(folder),
+            "notes": before.get("notes", []),
+            "distillation": asdict(outcome),
+            "versions": {"torch": torch.__version__, "numpy": np.__version__},
+            "prepared": {k: before[k] for k in ("cotext", "command", "inputs", "prepared") if k in before},
+        }
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """The description of a distilled folder.
+
+    Raises:
+        CotextError: it is not finished, or damaged.
+    """
+    report = read_report(folder)
+    require_whole(folder, report.get("files", {}), "delete the folder to start anew")
+    try:
+        return TypeAdapter(Outcome).validate_python(report["distillation"])
+    except (KeyError, ValidationError):
+        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to start anew") from None
+
+
+class DistillationJob(Job[Outcome]):
+    """The translation of the documents of a prepared corpus.
+
+    `run` writes the new corpus. `placed`: the teacher as it translates elsewhere, as on a cluster. `on_stage`
+    is called while the corpus is written, as `Meter.next_task`.
+
+    Raises:
+        CotextError: no teacher or prepared data there, settings that are unknown or differ from those of a
+            finished folder `out`, data of other languages than the teacher's, a folder `out` that is not
+            empty or lies in the data.
+    """
+
+    command, unit = "distill", "documents"
+
+    def __init__(
+        self,
+        request: DistillationRequest,
+        shard: Shard | None = None,
+        device: str | None = None,
+        placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
+    ) -> None:
+        self.out, self.shard, self.resumed = request.out, shard, 0
+        self.on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
+        self.finished = shard is None and (request.out / JOB).is_file()  # repeated, or killed at the very end
+        if not self.finished:
+            require_new(request.out)
+        if request.out.resolve().is_relative_to(request.data.resolve()):
+            raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
+        data = open_data(request.data)
+        if data.address:
+            raise CotextError(
+                f"{data.address}: distillation copies its data; fetch the folder to this machine first"
+            )
+        opened = placed(open_run(request.teacher, device, request.decode, request.update))
+        self._translator = opened.translator
+        self._translator.plan.check_passes()
+        check_pair(opened.languages, data.languages, f"{request.data}", f"{request.teacher} translates")
+        self._data = data
+        self.sizes = array("I", (len(data.train.lengths(index)[0]) for index in range(len(data.train))))
+        self.identity = _job(data, opened)
+        if self.finished and (changed := differences(read_json(request.out / JOB), self.identity)):
+            raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
+        self._corpus = DistilledCorpus(request, data, self.identity, opened.weights, opened.signature)
+        # Paths as they were given; another process may join, from another folder.
+        paths = {"teacher": str(request.teacher), "data": str(request.data), "out": str(request.out)}
+        here = {"folder": str(Path.cwd()), "model": str(opened.weights), "signature": opened.signature}
+        self.facts = {**asdict(request), **paths, **here}
+
+    def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
+        """Translate what is left and write the corpus; of one that is finished, only say what it holds.
+
+        Raises:
+            CotextError: as `cotext.runtime.jobs.engine.run`.
+        """
+        if not self.finished:
+            return run(self, on_sentences, overwrite=None)
+        with writing(self.out):
+            outcome = outcome_of(self.out)
+        forget(self.out)
+        clear(self.out)
+        return outcome
+
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Translate documents, which are read as the translator takes them."""
+        taken: list[int] = []
+        refused: list[int] = []
+
+        def documents() -> Iterator[Document]:
+            for unit in todo:
+                text = self._data.texts(unit)  # which the teacher reads with its own tokenizer
+                document = Document(text.id, text.source)
+                if self._takes(document):
+                    taken.append(unit)
+                    yield document
+                else:
+                    refused.append(unit)
+                    on_size(len(document))
+
+        for number, found in self._translator.translate(documents(), on_size):
+            notes = {"cut": found.truncated, "long": found.long, "missing": found.missing}
+            yield taken[number], {"sentences": found.document.sentences, **notes}
+            while refused:
+                yield refused.pop(), {"sentences": None}
+        yield from ((unit, {"sentences": None}) for unit in refused)
 
     def _takes(self, document: Document) -> bool:
         """Whether the teacher takes every sentence; passes and settings were checked before."""
         try:
-            self.translator.check([document])
+            self._translator.check([document])
         except CotextError:
             return False
         return True
 
+    def check(self, unit: int, entry: Mapping[str, Any]) -> None:
+        """Check that an entry has as many sentences as its document."""
+        sentences = entry["sentences"]
+        if sentences is not None and len(sentences) != self.sizes[unit]:
+            raise ValueError(unit)
 
-@contextmanager
-def distillation(
-    request: DistillationRequest,
-    shard: Shard | None = None,
-    device: str | None = None,
-    placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
-) -> Iterator[Distillation]:
-    """Open a distillation, or go on with an interrupted one; without a shard, the whole of it.
-
-    `placed`: the teacher as it translates elsewhere, as on a cluster.
-
-    Raises:
-        CotextError: no teacher or prepared data there, settings that are unknown or differ from those of the
-            interrupted job, data of other languages than the teacher's, a folder `out` that is not empty or
-            lies in the data, another process at work.
-    """
-    finished = shard is None and (request.out / JOB).is_file()
-    if not finished:
-        require_new(request.out)
-    if request.out.resolve().is_relative_to(request.data.resolve()):
-        raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
-    data = open_data(request.data)
-    if data.address:
-        raise CotextError(
-            f"{data.address}: distillation copies its data; fetch the folder to this machine first"
-        )
-    opened = placed(open_run(request.teacher, device, request.decode, request.update))
-    translator = opened.translator
-    translator.plan.check_passes()
-    request, texts = _texts(request, data, opened.languages)
-    identity = {**_job(request, data, translator), **texts.identity()}
-    model = model_file(request.teacher, request.update)
-    corpus = DistilledCorpus(request, data, texts, identity, model, opened.signature)
-    if finished:
-        # Repeated, or killed before it could say so.
-        if changed := differences(read_json(request.out / JOB), identity):
-            raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
-        with writing(request.out):
-            yield Distillation(corpus, translator, None)
-    else:
-        asked = {**asdict(request), "teacher": str(request.teacher), "data": str(request.data)}
-        asked |= {"monolingual": str(request.monolingual or ""), "out": str(request.out)}
-        # Paths are told as they were given; another process may join, from another folder.
-        facts = {"folder": str(Path.cwd()), "model": str(model), "signature": opened.signature}
-        joining = {**asked, **facts}
-        job = ShardedJob(COMMAND, "documents", identity, joining)
-        sizes = array("I", map(texts.sentences, range(len(texts))))
-        with Part(request.out, shard or Shard(1, 1), sizes, job) as part, ExitStack() as stack:
-            if shard is None:
-                stack.enter_context(writing(request.out))
-            yield Distillation(corpus, translator, part)
-    if (request.out / JOB).is_file():
-        clear(request.out)
+    def write(self, results: Results) -> Outcome:
+        """Write the distilled corpus."""
+        self.resumed = results.resumed
+        return self._corpus.write(results, self.on_stage)
 
 
-def join_distilled(
-    out: Path, parts: JoinedParts, on_start: Callable[[int], None], on_documents: Callable[[int], None]
-) -> Outcome:
+def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int], None]) -> Outcome:
     """Write the corpus that shards have distilled.
 
     Raises:
-        CotextError: the data, or monolingual documents, are not where they were, or have changed; storage
-            refuses.
+        CotextError: the data are not where they were, or have changed; storage refuses.
     """
-    asked = parts.joining
-    place = partial(named_in, folder=Path(asked["folder"]))
-    monolingual = place(Path(asked["monolingual"])) if asked["monolingual"] else None
-    request = DistillationRequest(
-        place(Path(asked["teacher"])),
-        place(Path(asked["data"])),
-        out,
-        asked["decode"],
-        asked["update"],
-        monolingual,
-        asked["format"],
-        asked["side"],
-    )
+    facts, job = parts.header.facts, parts.header.identity
+    place = partial(named_in, folder=Path(facts["folder"]))
+    teacher, folder = place(Path(facts["teacher"])), place(Path(facts["data"]))
+    request = DistillationRequest(teacher, folder, out, facts["decode"], facts["update"])
     data = open_data(request.data)
-    texts: Texts = CorpusTexts(data)
-    if monolingual is not None:
-        texts = MonolingualTexts(data, monolingual, request.format, request.side)
-    now = {**parts.job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
-    if changed := differences(parts.job, now):
+    if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
-    corpus = DistilledCorpus(request, data, texts, parts.job, place(Path(asked["model"])), asked["signature"])
-    on_start(texts.rows)
-    return corpus.write(partial(_entry, parts.read), on_documents)
+    corpus = DistilledCorpus(request, data, job, place(Path(facts["model"])), facts["signature"])
+    return corpus.write(parts, on_stage)
 
 
-def _entry(read: Callable[[int], Mapping[str, Any]], index: int) -> Entry:
-    return Entry.of(read(index))
-
-
-def _texts(
-    request: DistillationRequest, data: PreparedData, teacher: Languages
-) -> tuple[DistillationRequest, Texts]:
-    """What is translated; the request with the side that is chosen for it."""
-    if request.monolingual is None:
-        check_pair(teacher, data.languages, f"{request.data}", f"{request.teacher} translates")
-        return request, CorpusTexts(data)
-    side = choose_side(request.side, teacher, data.languages, str(request.data))
-    warning = name_warning(request.monolingual, teacher.source, f"{request.teacher} translates")
-    texts = MonolingualTexts(data, request.monolingual, request.format, side, warning)
-    return replace(request, side=side), texts
-
-
-def _job(request: DistillationRequest, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:
+def _job(data: PreparedData, opened: OpenedRun) -> dict[str, Any]:
     """Everything that decides what the distilled corpus holds."""
-    job: dict[str, Any] = {
+    teacher = systems_of(opened)
+    for system in (teacher, teacher.get("first_pass")):
+        if system is not None:  # the size of a batch depends on the machine that translates
+            del system["config"]["decode"]["max_tokens"]
+    return {
         "cotext": __version__,
         "data": checked_digests(data.folder, data.files_read),
         "tokenizer": data.tokenizer.fingerprint,
-        "teacher": _system(model_file(request.teacher, request.update), translator),
+        "teacher": teacher,
     }
-    if first_pass := translator.first_pass:
-        job["first_pass"] = _system(model_file(Path(translator.config.decode.first_pass)), first_pass)
-    return job
-
-
-def _system(model: Path, translator: DocumentTranslator) -> dict[str, Any]:
-    return {
-        "model": checksum(model),
-        "tokenizer": translator.tokenizer.fingerprint,
-        "config": _deciding(translator.config),
-        **identity_of(translator.shortlist),
-    }
-
-
-def _deciding(config: Config) -> dict[str, Any]:
-    """A configuration without the size of a batch, which depends on the machine that translates."""
-    content = config.model_dump(mode="json")
-    del content["decode"]["max_tokens"]
-    return content

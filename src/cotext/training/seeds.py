@@ -11,15 +11,14 @@ from pathlib import Path
 from cotext.config.recipe import Config
 from cotext.models.run_folder import seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import is_first_process
 from cotext.runtime.locks import NAME, require_free
-from cotext.runtime.process_identity import is_first_process
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import corpus_of
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
 from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.run import train
-from cotext.training.run_folder import require_own
+from cotext.training.run import require_own, train
 
 
 def train_seeds(

@@ -38,8 +38,14 @@ from cotext.training.objective import Objective
 from cotext.training.resume import ProcessState, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.sums import Interval, IntervalSums, add_over_processes, means, warnings_of
-from cotext.training.validation import Validator
+from cotext.training.validation import (
+    Interval,
+    IntervalSums,
+    Validator,
+    add_over_processes,
+    means,
+    warnings_of,
+)
 
 
 class Adam(AdamW):

@@ -1,13 +1,14 @@
 """Validation: the loss on the development set, and BLEU where a function that translates it is given."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from cotext.config.recipe import Config
@@ -19,7 +20,115 @@ from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
 from cotext.training.corpus import Corpus
 from cotext.training.sharding import whole
-from cotext.training.sums import IntervalSums, add_over_processes, means
+
+Sums = dict[str, tuple[float, float]]  # name -> sum and count
+INFINITE: Final = "infinite_losses"  # batches whose figures are in no other sum
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What `IntervalSums` has come to, read from the device.
+
+    `stopped_at`: the first update that was not finite, 0 if all were.
+    """
+
+    sums: Sums
+    grad_norm: float
+    stopped_at: int
+
+
+class IntervalSums:
+    """Sums of this process since the last report, which was at `since`, in seconds.
+
+    They stay on the device, so that no update waits for it, until they are read. `labels` counts the labels
+    of the batches, also those that a loss leaves out; `stopped` (float, 0 or 1) is 1 from the first update on
+    whose gradient was not finite.
+    """
+
+    def __init__(self, since: float, device: torch.device) -> None:
+        self.since = since
+        self.labels = 0
+        self.waited_seconds = 0.0
+        self.stopped = torch.zeros((), device=device)
+        self._stopped_at = torch.zeros((), dtype=torch.long, device=device)
+        self.grad_norm = torch.zeros((), device=device)
+        self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
+
+    def add(self, outcome: LossParts) -> None:
+        """Add the figures of one batch."""
+        self._add(_pairs(outcome))
+
+    def add_of_update(self, outcome: LossParts, labels: int) -> None:
+        """Add the figures of one batch that is trained on, all of them finite; others are counted instead.
+
+        A sum that is infinite once stays so, in this process and in all that resume from its checkpoints,
+        although the weights, by a gradient that is finite, are not harmed.
+        """
+        self.labels += labels
+        pairs = _pairs(outcome)
+        finite = torch.stack(list(pairs.values())).isfinite().all()
+        kept = {name: torch.where(finite, pair, 0.0) for name, pair in pairs.items()}
+        lost = torch.stack((~finite, torch.zeros_like(finite))).double()
+        self._add({**kept, INFINITE: lost})
+
+    def _add(self, pairs: Mapping[str, Tensor]) -> None:
+        for name, pair in pairs.items():
+            self.sums[name] = self.sums[name] + pair if name in self.sums else pair
+
+    def add_norm(self, norm: Tensor, update: int, guarded: bool) -> None:
+        """Note the norm of the gradient of an update; `guarded`: it is to be finite."""
+        self.grad_norm = norm.detach()
+        if guarded:
+            first = ~norm.isfinite() & (self.stopped == 0)
+            self._stopped_at = torch.where(first, update, self._stopped_at)
+            self.stopped = torch.where(first, 1.0, self.stopped)
+
+    def read(self) -> Interval:
+        """Wait for the device, and tell."""
+        sums = {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
+        return Interval(sums, float(self.grad_norm), int(self._stopped_at))
+
+    def on_cpu(self) -> dict[str, Tensor]:
+        """The sums with their counts, for `restore`."""
+        return {name: pair.cpu() for name, pair in self.sums.items()}
+
+    def restore(self, sums: Mapping[str, Tensor]) -> None:
+        """Go on from these sums."""
+        self.sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
+
+
+def _pairs(outcome: LossParts) -> dict[str, Tensor]:
+    """The figures of a batch, each with its count."""
+    figures = {"loss": (outcome.loss, outcome.count), **outcome.parts}
+    return {name: torch.stack((total.detach(), count)).double() for name, (total, count) in figures.items()}
+
+
+def means(sums: Sums) -> dict[str, float]:
+    """Sums divided by their counts, of what was counted at all; and the losses that are in none, if any."""
+    infinite = sums.get(INFINITE, (0.0, 0.0))[0]
+    found = {name: total / count for name, (total, count) in sums.items() if count}
+    return {**found, INFINITE: infinite} if infinite else found
+
+
+def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
+    """What a person should know at once of the figures of a report."""
+    if batches := figures.get(INFINITE):
+        yield (
+            f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
+            f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; gradients that "
+            "were finite count"
+        )
+
+
+def add_over_processes(sums: Sums) -> Sums:
+    """Sums and counts over all processes; every process must call it."""
+    total: Sums = {}
+    # Added in the order of the processes, so that all of them get the same rounding.
+    for part in gather_object([sums]):
+        for name, (value, count) in part.items():
+            before = total.get(name, (0.0, 0.0))
+            total[name] = before[0] + value, before[1] + count
+    return total
 
 
 @dataclass(frozen=True, slots=True)

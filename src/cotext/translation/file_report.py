@@ -1,6 +1,6 @@
 """The report of a translated file, and the documents of a corpus, from which it is counted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cotext.data.documents import Document, ParallelDocument
@@ -46,26 +46,31 @@ class FileReport:
         """What the names of its sentences are."""
         return "document:sentence" if self.is_corpus else "at"
 
+    def count(self, translation: Translation, places: Sequence[str]) -> None:
+        """Count the translation of a document; `places` are the names of its sentences."""
+        self.documents += 1
+        self.recovered_documents += translation.recovered
+        self.recovered_pieces += sum(translation.pieces)
+        self.pieces += len(translation.pieces)
+        for name in OF_SENTENCES:
+            getattr(self, name).extend(places[j] for j in getattr(translation, name))
+
 
 def paired_documents(
-    documents: Iterable[Document], done: Mapping[int, Translation], report: FileReport
+    documents: Iterable[Document], translations: Iterable[Translation], report: FileReport
 ) -> Iterator[ParallelDocument]:
     """Source and translation, in input order; fills the report."""
-    for index, document in enumerate(documents):
-        translation = done[index]
-        report.documents += 1
-        report.recovered_documents += translation.recovered
-        report.recovered_pieces += sum(translation.pieces)
-        report.pieces += len(translation.pieces)
+    for document, translation in zip(documents, translations, strict=True):
+        places = [f"{document.id}:{j + 1}" for j in range(len(document))]
+        report.count(translation, places)
+        report.sentences += len(document)
         report.scored &= bool(translation.log_probabilities)
-        for name in OF_SENTENCES:
-            getattr(report, name).extend(f"{document.id}:{j + 1}" for j in getattr(translation, name))
         # A sentence without a visible character has no translation and is copied, which fits the format. One
         # that the model left out stays empty, so that it can be seen.
         target = tuple(
             t if t or j in translation.missing else s
             for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
         )
-        for j, (own, written) in enumerate(zip(document.sentences, target, strict=True)):
-            report.dropped.add(f"{document.id}:{j + 1}", dropped(own, written))
+        for place, own, written in zip(places, document.sentences, target, strict=True):
+            report.dropped.add(place, dropped(own, written))
         yield ParallelDocument(document.id, document.sentences, target)

@@ -1,24 +1,22 @@
 """Scoring of translations of files, as a whole or in shards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.formats.streams import is_regular
 from cotext.data.languages import check_sides
-from cotext.runtime.joining import JoinedParts
-from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
-from cotext.translation.score_table import ScoredDocument, require_column
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.signature import scoring_signature
-from cotext.translation.source_file import checksums_of
-from cotext.translation.translate_file import naming, systems_of
-
-COMMAND = "score"
+from cotext.translation.translate_file import checksums_of, naming, systems_of
+from cotext.translation.written_beside import ScoredDocument, require_column
 
 
 def score_file(
@@ -56,68 +54,66 @@ def score_file(
     return scored, scoring_signature(opened)
 
 
-def score_shard(
-    opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    out: Path,
-    shard: Shard,
-    *,
-    format: str | None = None,
-    columns: bool = True,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> ShardReport:
-    """Score the documents of one shard, each as `score_file` does; what it has scored before stays.
+class ScoreJob(Job[None]):
+    """The scoring of the documents of a shard, each as `score_file` does.
 
     Raises:
-        CotextError: as `score_file` and `Part`, or an input that is no regular file.
+        CotextError: as `score_file`, or an input that is not a regular file.
     """
-    translator = opened.translator
-    check_sides(opened.languages, source, target, f"{opened.folder} translates")
-    paths = [path for path in (source, target) if path is not None]
-    identity = {
-        "cotext": __version__,
-        "inputs": checksums_of(paths, format),
-        "format": format or "",
-        **systems_of(opened),
-    }
-    sizes = [len(document.source) for document in read_parallel(source, target, format)]
-    units = shard.units(sizes)
-    signature = scoring_signature(opened)
 
-    def documents() -> Iterator[tuple[int, ParallelDocument]]:
-        found = islice(read_parallel(source, target, format), units.start, units.stop)
-        for index, document in enumerate(found, units.start):
-            if columns:
+    command, unit = "score", "documents"
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        source: Path,
+        target: Path | None,
+        out: Path,
+        shard: Shard,
+        *,
+        format: str | None = None,
+        columns: bool = True,
+    ) -> None:
+        self.out, self.shard = out, shard
+        self._translator, self._files, self._columns = opened.translator, (source, target, format), columns
+        check_sides(opened.languages, source, target, f"{opened.folder} translates")
+        paths = [path for path in (source, target) if path is not None]
+        self.identity = {
+            "cotext": __version__,
+            "inputs": checksums_of(paths, format),
+            "format": format or "",
+            **systems_of(opened),
+        }
+        self.facts = {"signature": scoring_signature(opened)}
+        self.sizes = [len(document.source) for document in read_parallel(*self._files)]
+        with naming(*paths):
+            self._translator.check_pairs(document for _, document in self._documents())
+
+    def _documents(self) -> Iterator[tuple[int, ParallelDocument]]:
+        units = self.units
+        documents = islice(read_parallel(*self._files), units.start, units.stop)
+        for unit, document in enumerate(documents, units.start):
+            if self._columns:
                 require_column(document.id)
-            yield index, document
+            yield unit, document
 
-    with naming(*paths):
-        translator.check_pairs(document for _, document in documents())
-    job = ShardedJob(COMMAND, "documents", identity, {"signature": signature})
-    with Part(out, shard, sizes, job) as part:
-        resumed = part.done()
-        on_start(sum(sizes[index] for index in units))
-        on_sentences(sum(sizes[index] for index in resumed))
-        for index, document in documents():
-            if index not in part:
-                [scores] = translator.score([document])
-                numbers = {
-                    "log_probabilities": [score.log_probability for score in scores],
-                    "tokens": [score.tokens for score in scores],
-                }
-                part.add(index, {"id": document.id, **numbers})
-                on_sentences(sizes[index])
-    return part.report(sum(sizes[index] for index in units), len(resumed), signature)
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Score one document after the other."""
+        left = set(todo)
+        for unit, document in self._documents():
+            if unit in left:
+                [scores] = self._translator.score([document])
+                numbers = [score.log_probability for score in scores], [score.tokens for score in scores]
+                yield unit, {"id": document.id, "log_probabilities": numbers[0], "tokens": numbers[1]}
+                on_size(self.sizes[unit])
 
 
-def joined_scores(parts: JoinedParts) -> tuple[Iterator[ScoredDocument], str]:
+def joined_scores(parts: Joined) -> tuple[Iterator[ScoredDocument], str]:
     """The scores of all shards, as `score_file` gives those of one process."""
-
-    def documents() -> Iterator[ScoredDocument]:
-        for index in range(parts.total):
-            found = parts.read(index)
-            yield found["id"], list(map(SentenceScore, found["log_probabilities"], found["tokens"]))
-
-    return documents(), parts.joining["signature"]
+    scored = (
+        (each["id"], list(map(SentenceScore, each["log_probabilities"], each["tokens"])))
+        for each in parts.values()
+    )
+    return scored, parts.header.facts["signature"]

@@ -4,56 +4,60 @@ While a file is being translated, every finished document is appended to `<out>.
 appears under its name when it is complete; the same command continues an interrupted job.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, astuple, dataclass, fields
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document
-from cotext.data.formats import write_translations
+from cotext.data.formats import detect_format, located_documents, read_documents, write_translations
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.streams import check_readable, is_regular
 from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.languages import name_warning
+from cotext.data.nbest_lists import Candidate
 from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
-from cotext.runtime.addresses import require_here
+from cotext.runtime.addresses import absolute, require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
-from cotext.runtime.locks import writing
-from cotext.runtime.shards import Shard
+from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
+from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
 from cotext.runtime.version import __version__
-from cotext.search.guide import Guide
-from cotext.translation.document_state import WindowLog
+from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired_documents
 from cotext.translation.open import OpenedRun
-from cotext.translation.partial_output import Journal, JournalWindows, TranslationJournal, journal_of
 from cotext.translation.prose import Prose, trained_length
-from cotext.translation.score_table import require_column
-from cotext.translation.source_file import SourceFile
-from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
-from cotext.translation.written_beside import lists_beside, remove_lists, write_lists, write_scores
+from cotext.translation.written_beside import (
+    check_new_lists,
+    lists_beside,
+    remove_lists,
+    require_column,
+    write_lists,
+    write_scores,
+)
 
-Windows = Callable[[Sequence[int]], WindowLog | None]
+# The fields of a translation other than the document.
+_LISTS: Final = tuple(each.name for each in fields(Translation) if each.name != "document")
 
 
-def _no_windows(chosen: Sequence[int]) -> None:
-    pass
-
-
-class CorpusJob:
-    """A corpus file that is going to be translated into the same format, checked: `sentences` counts them.
+class CorpusJob(Job[FileReport]):
+    """A corpus file that is going to be translated into the same format, checked.
 
     The file is read twice, for its checksum and for its documents, which stay in memory. `by_window`: the
     journal has the windows of documents, too, for files that may be one long document. `shard`: only its
-    documents are translated, by `cotext.translation.translate_shards`.
+    documents are read and translated. `sentences` and `characters` count what is translated.
 
     Raises:
         CotextError: as `translate_file`; all that can be known beforehand.
     """
+
+    command, unit = "translate", "documents"
 
     def __init__(
         self,
@@ -69,109 +73,143 @@ class CorpusJob:
         by_window: bool = False,
         shard: Shard | None = None,
     ) -> None:
-        self._by_window = by_window
-        self._wishes = Wishes() if wishes is None else wishes
+        self.source, self.out, self.shard, self.tell = source, out, shard, on_message
+        self._by_window, self._wishes = by_window, wishes or Wishes()
         self._wishes.check(opened.translator)
         if self._wishes.memory is not None:
             raise CotextError(
                 f"{source}: a translation memory is for files, and this is a corpus; leave it out"
             )
-        self.source, self.out = source, out
         self.messages: list[str] = []
-        self.opened, self.scores, self._on_message = opened, scores, on_message
-        translator = opened.translator
-        translator.plan.check_passes()
-        if scores is not None and not translator.plan.options.scored:
+        self._translator, self._scores = opened.translator, scores
+        self._translator.plan.check_passes()
+        if scores is not None and not self._translator.plan.options.scored:
             raise CotextError(f"{scores}: decode.scores = false leaves scores out; leave out one of the two")
-        self._file = SourceFile(source, format, shard)
+        self._format = format or detect_format(source)
+        checksums = checksums_of([source], self._format)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
-        _require_room_for_missing(source, self._file.format, translator)
+        _require_room_for_missing(source, self._format, self._translator)
         splitter = splitting.splitter(opened.languages.source) if splitting else None
-        self._prose = Prose(trained_length(opened.folder), translator.tokenizer, splitter, opened.languages)
+        length, tokenizer = trained_length(opened.folder), self._translator.tokenizer
+        self._prose = Prose(length, tokenizer, splitter, opened.languages)
+        self._documents: dict[int, Document] = {}
+        self._first_prose = ""  # where the first line is located that looks like several sentences
         with naming(source):
-            checked_id = require_column if scores is not None else None
-            self.sentences = translator.check(self._file.read(self._prose, checked_id))
-        self.characters = sum(len(s) for document in self._file.documents for s in document.sentences)
-        if message := self._prose.message(source, self._file.first_prose):
+            self.sentences = self._translator.check(self._read())
+        if shard is None:
+            self.sizes = list(map(len, self._documents.values()))
+        self.characters = sum(len(s) for each in self._documents.values() for s in each.sentences)
+        if message := self._prose.message(source, self._first_prose):
             on_message(message)
         if opened.config.decode.nbest > 1:
-            self._prose.require_a_sentence_a_line(self._file.first_prose)
+            self._prose.require_a_sentence_a_line(self._first_prose)
+        self.identity = job_header(checksums, self._format, opened, self._prose.settings, self._wishes)
+        if shard is not None:
+            self.identity["scores"] = scores is not None
+        self.facts = {
+            "source": str(absolute(source)),
+            "format": self._format,
+            "scores": "" if scores is None else str(scores.absolute()),
+            "align": self._translator.plan.options.align,
+            "piece": pieces_of(self._translator.config.view),
+            "signature": opened.signature,
+            "nbest": opened.config.decode.nbest,
+        }
 
-    def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
-        documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
-        return self._wishes.guide(self.opened.translator, documents)
+    def _read(self) -> Iterator[Document]:
+        """Read the documents of this process; yield them as `Prose` splits them."""
+        documents, first = located_documents(self.source, self._format), 0
+        if self.shard is not None:
+            self.sizes = list(map(len, read_documents(self.source, self._format)))
+            first = self.units.start
+            documents = islice(documents, first, self.units.stop)
+        for unit, (document, place_of) in enumerate(documents, first):
+            if self._scores is not None:
+                require_column(document.id)
+            self._documents[unit] = document
+            split = self._prose.count(document)
+            if not self._first_prose and self._prose.first is not None:
+                self._first_prose = place_of(self._prose.first)
+            yield split
 
-    @property
-    def header(self) -> dict[str, Any]:
-        """All that decides the translation."""
-        file = self._file
-        return job_header(file.checksums(), file.format, self.opened, self._prose.settings, self._wishes)
+    def size(self, unit: int) -> int:
+        """The number of sentences into which a document is split."""
+        return len(self._prose.split(self._documents[unit]))
 
-    @property
-    def format(self) -> str:
-        """The format of the file."""
-        return self._file.format
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Translate documents."""
+        split = [self._prose.split(self._documents[unit]) for unit in todo]
+        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        log = NotedWindows(journal, todo) if self._by_window else None
+        for number, translation in self._translator.translate(split, on_size, guide, {}, log):
+            unit = todo[number]
+            yield unit, entry_of(self._prose.join(self._documents[unit], translation))
 
-    @property
-    def sizes(self) -> list[int]:
-        """With a shard, the sentences of all documents of the file."""
-        return self._file.sizes
+    def check(self, unit: int, entry: Mapping[str, Any]) -> None:
+        """Check that an entry is a translation of its document."""
+        require_translation(self._documents[unit], entry)
 
-    def translate_into(
-        self,
-        journal: Journal,
-        on_sentences: Callable[[int], None],
-        windows: Windows = _no_windows,
-    ) -> int:
-        """As `translate_remaining`, of the documents of this file."""
-        return translate_remaining(
-            self.opened.translator,
-            self._file.documents,
-            journal,
-            on_sentences,
-            self._prose.split,
-            self._prose.join,
-            self._guide,
-            windows=windows,
-        )
+    def write(self, results: Results) -> FileReport:
+        """Write the translation, its scores and its lists."""
+        return _write_corpus(self.out, self._documents.values(), self.facts, results)
 
-    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
-        """Translate and write; `keep`: the journal, which `forget` then removes.
 
-        `overwrite`: what an interrupted job with other settings has translated may be discarded.
-        """
-        opened, file = self.opened, self._file
-        report = FileReport(
-            format=file.format,
-            sentences=self._prose.lines,
-            align=opened.translator.plan.options.align,
-            piece=pieces_of(opened.translator.config.view),
-            signature=opened.signature,
-        )
-        with (
-            writing(self.out) as lock,
-            TranslationJournal(self.out, self.header, self._on_message, overwrite) as journal,
-        ):
-            log = partial(JournalWindows, journal) if self._by_window else _no_windows
-            report.resumed_documents = self.translate_into(journal, on_sentences, log)
-            lock.require()
-            done = [journal.done[index] for index in range(len(file.documents))]
-            if self.scores is not None:
-                write_scores(self.scores, done)
-            if (nbest := opened.config.decode.nbest) > 1:
-                pairs = paired_documents(file.documents, journal.done, FileReport())
-                report.lists = str(lists_beside(self.out))
-                write_lists(self.out, pairs, done, nbest, opened.signature)
-            else:
-                remove_lists(self.out)
-            paired = paired_documents(file.documents, journal.done, report)
-            if journal.output_stands:
-                deque(paired, maxlen=0)
-            else:
-                write_translations(self.out, paired, file.format)
-            journal.finish(keep)
-        return report
+def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
+    """Write the translation of a corpus in shards, as one process does.
+
+    Raises:
+        CotextError: the source is not where it was, or has changed; scores or lists exist, without
+            `overwrite`; storage error.
+    """
+    facts = parts.header.facts
+    if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
+        raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
+    if not overwrite:
+        check_new_lists(out)
+    source = Path(facts["source"])
+    if checksums_of([source], facts["format"]) != parts.header.identity["source"]:
+        raise CotextError(f"{source}: is not what the shards have translated; put that file back")
+    return _write_corpus(out, _Documents(source, facts["format"]), facts, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents(Iterable[Document]):
+    """The documents of a file, which is read each time they are."""
+
+    path: Path
+    format: str
+
+    def __iter__(self) -> Iterator[Document]:
+        return read_documents(self.path, self.format)
+
+
+def _write_corpus(
+    out: Path, documents: Iterable[Document], facts: Mapping[str, Any], results: Results
+) -> FileReport:
+    def translations() -> Iterator[Translation]:
+        return map(translation_of, results.values())
+
+    format, signature = facts["format"], facts["signature"]
+    report = FileReport(
+        format=format,
+        align=facts["align"],
+        piece=facts["piece"],
+        signature=signature,
+        resumed_documents=results.resumed,
+    )
+    if facts["scores"]:
+        write_scores(Path(facts["scores"]), translations())
+    if facts["nbest"] > 1:
+        pairs = paired_documents(documents, translations(), FileReport())
+        report.lists = str(lists_beside(out))
+        write_lists(out, pairs, translations(), facts["nbest"], signature)
+    else:
+        remove_lists(out)
+    write_translations(out, paired_documents(documents, translations(), report), format)
+    return report
 
 
 def translate_file(
@@ -205,7 +243,7 @@ def translate_file(
         opened, source, out, scores=scores, format=format, splitting=splitting, on_message=on_message
     )
     on_start(job.sentences)
-    return job.run(on_sentences, overwrite)
+    return run(job, on_sentences, overwrite)
 
 
 def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:
@@ -299,40 +337,65 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
     }
 
 
-def translate_remaining(
-    translator: DocumentTranslator,
-    documents: Sequence[Document],
-    journal: Journal,
-    on_sentences: Callable[[int], None],
-    split: Callable[[Document], Document] = lambda document: document,
-    join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
-    guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
-    taken: Callable[[Sequence[int]], Mapping[int, Mapping[int, str]]] = lambda chosen: {},
-    windows: Windows = _no_windows,
-) -> int:
-    """Translate what the journal does not hold yet; returns how many documents it held.
+def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
+    """SHA-256 of corpus files that are read more than once, and of their side files.
 
-    `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents, `taken` translations of their sentences that are given.
-    `windows` gives a log of the windows of chosen documents, where there is one.
+    Raises:
+        CotextError: no such file, or not a regular one.
     """
-    todo = list(_remaining(documents, journal.done))
-    resumed = len(journal.done)
-    waiting = {index for index, _ in todo}
-    on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    chosen = [index for index, _ in todo]
-    texts = (split(document) for _, document in todo)
-    given = guide(chosen), taken(chosen)
-    for number, translation in translator.translate(texts, on_sentences, *given, windows(chosen)):
-        index, document = todo[number]
-        journal.add(index, join(document, translation))
-    return resumed
+    found = []
+    for path in paths:
+        check_readable(path)
+        if not is_regular(path):
+            raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
+        side_file = find_side_file(path) if format in (None, "docids") else None
+        found += [checksum(each) for each in (path, side_file) if each is not None]
+    return found
 
 
-def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
-    """The documents still to be translated; drops from `done` what is no translation of its document."""
-    for index, document in enumerate(documents):
-        found = done.get(index)
-        if found is None or (found.document.id, len(found.document)) != (document.id, len(document)):
-            done.pop(index, None)
-            yield index, document
+def entry_of(translation: Translation) -> dict[str, Any]:
+    """The translation of a document as the result of a unit."""
+    entry = asdict(translation)
+    return {**entry.pop("document"), **entry}
+
+
+def translation_of(entry: Mapping[str, Any]) -> Translation:
+    """Undo `entry_of`; raises KeyError, TypeError or ValueError for anything else."""
+    document = Document(entry["id"], tuple(entry["sentences"]))
+    values: dict[str, Any] = {name: tuple(entry[name]) for name in _LISTS}
+    values["lists"] = tuple(tuple(Candidate(*each) for each in found) for found in entry["lists"])
+    return Translation(document, **values)
+
+
+def require_translation(document: Document, entry: Mapping[str, Any]) -> None:
+    """Raise KeyError, TypeError or ValueError where an entry is not a translation of a document."""
+    found = translation_of(entry).document
+    if (found.id, len(found)) != (document.id, len(document)):
+        raise ValueError(document.id)
+
+
+class NotedWindows:
+    """The log of the windows of documents in a journal; `units` are those of the documents translated."""
+
+    def __init__(self, journal: Journal, units: Sequence[int]) -> None:
+        self._journal, self._units = journal, units
+
+    def found(self, document: int) -> Sequence[FoundWindow]:
+        """As `WindowLog.found`."""
+        windows = []
+        with suppress(*DAMAGE):  # which are searched again
+            for note in self._journal.notes.get(self._units[document], ()):
+                sentences = [
+                    SentenceHypothesis(
+                        tuple(map(int, tokens)), str(text), float(score), bool(cut), int(labels)
+                    )
+                    for tokens, text, score, cut, labels in note["found"]
+                ]
+                windows.append(FoundWindow(int(note["window"]), tuple(sentences), bool(note["exact"])))
+        return windows
+
+    def note(self, document: int, window: FoundWindow) -> None:
+        """As `WindowLog.note`."""
+        found = [astuple(sentence) for sentence in window.sentences]
+        content = {"window": window.number, "exact": window.exact, "found": found}
+        self._journal.note(self._units[document], content)

@@ -12,7 +12,7 @@ from cotext.data.prepared import REPORT
 from cotext.data.sentence_weights import digest_of_store
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
-from cotext.translation.source_file import checksums_of
+from cotext.translation.translate_file import checksums_of
 
 
 def is_prepared(source: Path) -> bool:

@@ -17,11 +17,10 @@ from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
-from cotext.serving.jobs.space import LEAST_BYTES, NOBODY
 from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
 from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
-from cotext.serving.jobs.workers import Workers
+from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
 from cotext.serving.record import note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem

@@ -1,7 +1,10 @@
 """One job: a file is read, translated and written, and goes on where its journal ends."""
 
 import re
+import threading
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,18 +14,65 @@ from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
 from cotext.files.translate_files import GENERIC, format_of, open_job
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.folder import JobFolder
-from cotext.serving.jobs.progress import Running
 from cotext.serving.jobs.table import Row
-from cotext.serving.jobs.values import JobOptions
-from cotext.serving.sharing import SharedSystem
+from cotext.serving.jobs.values import JobOptions, JobStatus
+from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System
 from cotext.translation.file_report import FileReport
 
 MAX_MESSAGES: Final = 100
 PLACES: Final = 5  # that a message names
+AT_ONCE_SECONDS: Final = 0.1  # what is done by then was done before the server was started again
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice for those at the command line
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that a thread works at; `done` counts its sentences."""
+
+    work: Work
+    client: str
+    sentences: int = 0
+    characters: int = 0
+    done: int = 0
+    _begun: float = 0.0
+    _done_before: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, sentences: int, characters: int) -> None:
+        """What the file holds."""
+        self.sentences, self.characters = sentences, characters
+
+    def advance(self, count: int) -> None:
+        """So many sentences more are done."""
+        now = time.monotonic()
+        with self._lock:
+            self._begun = self._begun or now
+            self.done += count
+            if now - self._begun < AT_ONCE_SECONDS:
+                self._done_before = self.done
+
+    @property
+    def seconds_remaining(self) -> float | None:
+        """By the speed since the job was begun; None before there is one."""
+        with self._lock:
+            seconds, count = time.monotonic() - self._begun, self.done - self._done_before
+            if not self._begun or not count:
+                return None
+            return round(max(self.sentences - self.done, 0) * seconds / count, 1)
+
+    def told(self, status: JobStatus) -> JobStatus:
+        """A status with what is known by now."""
+        return replace(
+            status,
+            sentences=self.sentences,
+            sentences_done=min(self.done, self.sentences),
+            seconds_remaining=self.seconds_remaining,
+            billed_characters=self.characters,
+        )
 
 
 def translate_job(
@@ -60,7 +110,7 @@ def translate_job(
         )
         on_read(job.sentences, job.characters)
         before = list(said)
-        report = job.run(running.advance, overwrite=True, keep=True)
+        report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
         raise CotextError(without_paths(str(error), names)) from None
     messages = [*before, *report.messages, *_of_sentences(report)]

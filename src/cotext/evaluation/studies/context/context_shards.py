@@ -1,6 +1,6 @@
 """CXMI of a corpus in shards: documents that share batches are never divided, so that figures stay equal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,87 +17,86 @@ from cotext.evaluation.studies.context.context_use import Pool, SentenceUse, gro
 from cotext.evaluation.studies.corpus_texts import corpus_checksums, corpus_files, corpus_texts
 from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
-from cotext.runtime.joining import JoinedParts
-from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
 from cotext.translation.translate_file import systems_of
 
-COMMAND = "cxmi"
 
-
-def cxmi_shard(
-    opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    asked: CorpusQuestion,
-    out: Path,
-    shard: Shard,
-    *,
-    format: str | None = None,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> ShardReport:
-    """Score the documents of one shard under every condition, as `measure_corpus` does.
+class CorpusUseJob(Job[None]):
+    """The scoring of the documents of a shard under every condition, as `measure_corpus` does.
 
     All documents are read: random context is drawn from the whole corpus.
 
     Raises:
-        CotextError: as `measure_corpus` and `Part`, or an input that is no regular file.
+        CotextError: as `measure_corpus`, or an input that is not a regular file.
     """
-    translator = opened.translator
-    digests = corpus_checksums(source, target, format)
-    documents = read_checked(opened, source, target, asked, format)
-    groups = groups_of(len(documents))
-    sizes = [sum(len(documents[number]) for number in group) for group in groups]
-    chosen = shard.units(sizes)
-    signature = asked.signature(opened)
-    identity = {
-        "cotext": __version__,
-        "inputs": digests,
-        "format": format or "",
-        "asked": {**asdict(asked), "conditions": asked.wanted},
-        **systems_of(opened),
-    }
-    joining = {
-        "files": [str(absolute(path)) for path in corpus_files(source, target)],
-        "signature": signature,
-    }
-    job = ShardedJob(COMMAND, "groups of documents", identity, joining)
-    pool = Pool(documents)
-    with Part(out, shard, sizes, job) as part:
-        done = part.done()
-        on_start(sum(sizes[unit] for unit in chosen))
-        on_sentences(sum(sizes[unit] for unit in done))
-        for unit in chosen:
-            if unit not in part:
-                found = measure_group(translator, documents, groups[unit], pool, asked.wanted, asked.seed)
-                written: dict[str, Any] = {}
-                for condition in asked.wanted if asked.translate else ():
-                    texts = translate_under(translator, documents, groups[unit], pool, condition, asked.seed)
-                    written[condition] = [text.sentences for text in texts]
-                part.add(unit, {"sentences": [asdict(use) for use in found], "written": written})
-                on_sentences(sizes[unit])
-    return part.report(sum(sizes[unit] for unit in chosen), len(done), signature)
+
+    command, unit = "cxmi", "groups of documents"
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        source: Path,
+        target: Path | None,
+        asked: CorpusQuestion,
+        out: Path,
+        shard: Shard,
+        *,
+        format: str | None = None,
+    ) -> None:
+        self.out, self.shard = out, shard
+        self._translator, self._asked = opened.translator, asked
+        digests = corpus_checksums(source, target, format)
+        self._documents = read_checked(opened, source, target, asked, format)
+        self._groups = groups_of(len(self._documents))
+        self.sizes = [sum(len(self._documents[number]) for number in group) for group in self._groups]
+        self.identity = {
+            "cotext": __version__,
+            "inputs": digests,
+            "format": format or "",
+            "asked": {**asdict(asked), "conditions": asked.wanted},
+            **systems_of(opened),
+        }
+        files = [str(absolute(path)) for path in corpus_files(source, target)]
+        self.facts = {"files": files, "signature": asked.signature(opened)}
+
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Score one group after the other, and translate it where that is asked."""
+        translator, documents, asked = self._translator, self._documents, self._asked
+        pool = Pool(documents)
+        for unit in todo:
+            group = self._groups[unit]
+            found = measure_group(translator, documents, group, pool, asked.wanted, asked.seed)
+            written: dict[str, Any] = {}
+            for condition in asked.wanted if asked.translate else ():
+                texts = translate_under(translator, documents, group, pool, condition, asked.seed)
+                written[condition] = [text.sentences for text in texts]
+            yield unit, {"sentences": [asdict(use) for use in found], "written": written}
+            on_size(self.sizes[unit])
 
 
-def joined_use(parts: JoinedParts) -> CorpusUse:
+def joined_use(parts: Joined) -> CorpusUse:
     """The figures of a corpus that shards have scored.
 
     Raises:
         CotextError: a file is not where it was, or has changed; no sentence has context.
     """
-    files = [Path(name) for name in parts.joining["files"]]
-    format, second = parts.job["format"] or None, files[1] if files[1:] else None
-    if corpus_checksums(files[0], second, format) != parts.job["inputs"]:
+    job, facts = parts.header.identity, parts.header.facts
+    files = [Path(name) for name in facts["files"]]
+    format, second = job["format"] or None, files[1] if files[1:] else None
+    if corpus_checksums(files[0], second, format) != job["inputs"]:
         names = " and ".join(map(str, files))
         raise CotextError(f"{names}: not what the shards have scored; put that back")
-    asked = CorpusQuestion(**parts.job["asked"])
+    asked = CorpusQuestion(**job["asked"])
     documents = corpus_texts(files[0], second, format)
     found: list[SentenceUse] = []
     written: dict[str, list[Document]] = {}
     for unit, group in enumerate(groups_of(len(documents))):
-        entry = parts.read(unit)
+        entry = parts[unit]
         for use in entry["sentences"]:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
             found.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
@@ -106,4 +105,4 @@ def joined_use(parts: JoinedParts) -> CorpusUse:
                 Document(documents[number].id, tuple(sentences))
                 for number, sentences in zip(group, texts, strict=True)
             )
-    return corpus_use(documents, found, written, asked, parts.joining["signature"])
+    return corpus_use(documents, found, written, asked, facts["signature"])

@@ -1,32 +1,31 @@
-"""Translation on a cluster of Ray: a pipeline stage for Ray Data, and opened runs that translate there.
+"""Translation on a cluster of Ray: opened runs whose documents are translated by workers of the cluster.
 
-Ray hands out tables of documents to workers, each a process that has the run open, starts workers anew that
-are lost, and gives their tables to others. A document is never lost nor twice in the result. `pip install
-'cotext[ray]'`; on every machine of the cluster, the same Cotext and the same run under the same path.
+Each worker is a process that has the run open. Ray restarts lost workers and gives their documents to them
+again. A document is never lost nor twice in the result. `pip install 'cotext[ray]'`; every machine of the
+cluster needs the same Cotext and the same run under the same path.
 """
 
-import logging
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
-
-import pyarrow as pa
 
 from cotext.data.documents import Document
 from cotext.runtime.errors import CotextError
 from cotext.search.guide import Guide
 from cotext.translation.document_state import WindowLog
-from cotext.translation.open import OpenedRun
-from cotext.translation.ray_stage import Translate, files_of, table_of, translations_of
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.translate_file import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 
 LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
-# At most of a table. They are searched together: with few of them, batches are small.
-TABLE_DOCUMENTS: Final = 128
-TABLES_PER_WORKER: Final = 4  # at least, so that all end at about the same time
-NUMBER: Final = "number"
+# At most at once. They are searched together: with few of them, batches are small.
+LOT_DOCUMENTS: Final = 128
+LOTS_PER_WORKER: Final = 4  # at least, so that all end at about the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +43,52 @@ class RayCluster:
     device: str | None = None
 
 
-def translate_dataset(
-    dataset: Any,
-    stage: Translate,
-    workers: int,
-    cpus: int = 1,
-    gpus: int = 0,
-    documents: int | None = TABLE_DOCUMENTS,
-) -> Any:
-    """A dataset of Ray Data with translations beside its documents: a lazy step, as `map_batches`.
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """The arguments of `open_run` in a worker, and the checksums that its files must have."""
 
-    `documents`: of a table that a worker is given; None: as they are stored. The columns are those of
-    `cotext.translation.ray_stage`; rows stay what they are, so that Ray's own checkpoints by `id` work.
-    Workers keep their `cpus` for themselves: what reads and writes in the same pipeline needs processors
-    beside them.
+    run: Path
+    decode: Mapping[str, Any]
+    device: str | None
+    update: int | None
+    threads: int | None
+    files: Mapping[str, str]
+
+
+class DocumentWorker:
+    """A process of the cluster that translates documents.
+
+    Raises:
+        CotextError: no such run here, or one with another model, tokenizer, shortlist or first pass.
     """
-    return dataset.map_batches(
-        Translate,
-        fn_constructor_args=stage.settings,
-        batch_size=documents,
-        batch_format="pyarrow",
-        compute=_ray().data.ActorPoolStrategy(size=workers),
-        num_cpus=cpus,
-        num_gpus=gpus,
-        udf_modifying_row_count=False,
-    )
+
+    def __init__(self, given: WorkerSettings) -> None:
+        opened = open_run(given.run, given.device, dict(given.decode), given.update, given.threads)
+        if (here := files_of(opened)) != given.files:
+            other = sorted(k for k in here.keys() | given.files.keys() if here.get(k) != given.files.get(k))
+            raise CotextError(
+                f"{given.run}: not what it was where the work was given out: another {' and '.join(other)}; "
+                "every machine must see the same run under this name, and nobody may change it meanwhile"
+            )
+        self._translator = opened.translator
+
+    def translate(self, documents: Sequence[Document]) -> list[tuple[int, Translation]]:
+        """As `DocumentTranslator.translate`."""
+        return list(self._translator.translate(documents))
+
+
+def files_of(opened: OpenedRun) -> dict[str, str]:
+    """Checksums of the files with which a run and its first pass translate, by their kind.
+
+    The folder of a first pass is left out: it may have another name elsewhere.
+    """
+    own = systems_of(opened)
+    before = own.pop("first_pass", {})
+    for system in filter(None, (own, before)):
+        config = system.pop("config")
+        del config["decode"]["first_pass"]
+        system["configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
+    return {**own, **{f"first pass's {kind}": sha for kind, sha in before.items()}}
 
 
 def on_ray(
@@ -86,19 +106,20 @@ def on_ray(
     workers, device = workers_of(cluster, ray.cluster_resources())
     if opened.first_pass is not None:  # under the same path wherever a worker stands
         decode = {**decode, "first_pass": str(opened.first_pass.folder.resolve())}
-    stage = Translate(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
-    translator = _OnRay(opened.translator, stage, workers, cluster.cpus, int(device != "cpu"))
+    given = WorkerSettings(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
+    make = ray.remote(
+        num_cpus=cluster.cpus, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1
+    )(DocumentWorker)
+    translator = _OnRay(opened.translator, workers, lambda: make.remote(given))
     return replace(opened, translator=translator)
 
 
 class _OnRay(DocumentTranslator):
-    """A translator whose documents are translated by workers of a cluster."""
+    """A translator whose documents are translated by workers of a cluster, which `make` starts."""
 
-    def __init__(
-        self, translator: DocumentTranslator, stage: Translate, workers: int, cpus: int, gpus: int
-    ) -> None:
+    def __init__(self, translator: DocumentTranslator, workers: int, make: Callable[[], Any]) -> None:
         self.__dict__.update(translator.__dict__)
-        self._stage, self._workers, self._cpus, self._gpus = stage, workers, cpus, gpus
+        self._workers, self._make = workers, make
 
     @property
     def takes_guides(self) -> bool:
@@ -120,59 +141,37 @@ class _OnRay(DocumentTranslator):
         """
         if guide is not None or taken:
             raise CotextError("glossaries and translation memories are not for --on; leave one of them out")
-        tables = tables_of(list(documents), self._workers)
-        if not tables:
-            return
-        with _told():
-            for table in _pipeline(tables, self._stage, self._workers, self._cpus, self._gpus):
-                numbers = table.column(NUMBER).to_pylist()
-                for number, translation in zip(numbers, translations_of(table), strict=True):
+        ray, given = _ray(), list(documents)
+        lots = lots_of(given, self._workers)
+        at_work: dict[Any, tuple[Any, range]] = {}
+        with _told(), ExitStack() as stack:
+            idle = [self._make() for _ in lots[: self._workers]]
+            for worker in idle:
+                stack.callback(ray.kill, worker)
+            while lots or at_work:
+                while idle and lots:
+                    worker, lot = idle.pop(), lots.pop(0)
+                    at_work[worker.translate.remote(given[lot.start : lot.stop])] = worker, lot
+                for worker in idle:  # makes room for one that is to be restarted
+                    ray.kill(worker)
+                [ready], _ = ray.wait([*at_work])
+                worker, lot = at_work.pop(ready)
+                idle = [worker]
+                for number, translation in ray.get(ready):
                     on_sentences(len(translation.document))
-                    yield number, translation
+                    yield lot[number], translation
 
 
-def _pipeline(tables: list[pa.Table], *settings: Any) -> Iterator[pa.Table]:
-    """Tables with translations, as they are ready; `settings` as of `_Pipeline`."""
-    ray = _ray()
-    if not ray.util.client.ray.is_connected():
-        yield from _Pipeline(tables, *settings)
-        return
-    # Datasets are not made over the connection of a client, but by a process of the cluster.
-    far = ray.remote(num_cpus=0)(_Pipeline).remote(tables, *settings)
-    while (table := ray.get(far.next.remote())) is not None:
-        yield table
-
-
-class _Pipeline:
-    """A dataset of tables under translation, table by table."""
-
-    def __init__(self, tables: list[pa.Table], stage: Translate, workers: int, cpus: int, gpus: int) -> None:
-        data = _ray().data
-        data.DataContext.get_current().enable_progress_bars = False  # the command has its own
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        # Ray refuses to leave the size of a batch open where there is a GPU.
-        most = max(map(len, tables)) if gpus else None
-        found = translate_dataset(data.from_arrow(tables), stage, workers, cpus, gpus, most)
-        self._tables: Iterator[pa.Table] = iter(found.iter_batches(batch_size=None, batch_format="pyarrow"))
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        return self._tables
-
-    def next(self) -> pa.Table | None:
-        """The next table; None behind the last."""
-        return next(self._tables, None)
-
-
-def tables_of(documents: list[Document], workers: int) -> list[pa.Table]:
-    """Documents, numbered from 0, as tables of consecutive ones, several for every worker."""
-    most = max(1, sum(map(len, documents)) // (workers * TABLES_PER_WORKER))  # sentences
-    tables, start, held = [], 0, 0
+def lots_of(documents: Sequence[Document], workers: int) -> list[range]:
+    """Divide documents into ranges of consecutive ones, several for each worker."""
+    most = max(1, sum(map(len, documents)) // (workers * LOTS_PER_WORKER))  # sentences
+    lots, start, held = [], 0, 0
     for end, document in enumerate(documents, 1):
         held += len(document)
-        if held >= most or end - start == TABLE_DOCUMENTS or end == len(documents):
-            tables.append(table_of(documents[start:end], **{NUMBER: pa.array(range(start, end), pa.int64())}))
+        if held >= most or end - start == LOT_DOCUMENTS or end == len(documents):
+            lots.append(range(start, end))
             start, held = end, 0
-    return tables
+    return lots
 
 
 def workers_of(cluster: RayCluster, there: Mapping[str, float]) -> tuple[int, str]:
@@ -198,7 +197,6 @@ def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
-        import ray.data
     except ImportError:
         raise CotextError("a cluster of Ray needs `pip install 'cotext[ray]'`") from None
     return ray

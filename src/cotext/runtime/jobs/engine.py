@@ -1,0 +1,345 @@
+"""Long jobs: units of work whose results are kept in a journal, by one process or in shards that are joined.
+
+    OUT.partial               journal of one process, which writes OUT at the end
+    OUT.shards/2-of-4.jsonl   journal of shard 2 of 4; `joining` reads all of them
+    OUT.shards/2-of-4.lock    held by the process that works on the shard
+
+A unit is never divided: a document, or documents or examples that share batches.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import require_new
+from cotext.runtime.jobs.journal import (
+    WHOLE,
+    Header,
+    Journal,
+    Results,
+    Shard,
+    differences,
+    other_job,
+    storage,
+)
+from cotext.runtime.locks import beside, holding, require_free, writing
+
+JOURNALS: Final = "*.jsonl"
+LOCKS: Final = "*.lock"
+Report = TypeVar("Report")
+
+
+class Job(ABC, Generic[Report]):
+    """A job whose units are numbered from 0, and that writes `out` at the end.
+
+    `sizes` of all units, in sentences, divide the job into shards and count progress. A job with a
+    `shard` works on the units of it alone. `identity` and `facts` are as in `Header`; `facts` have its
+    `signature`.
+    """
+
+    command: ClassVar[str]
+    unit: ClassVar[str]  # what units are called, in the plural
+    out: Path
+    identity: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    sizes: Sequence[int]
+    shard: Shard | None = None
+    tell: Callable[[str], None] = staticmethod(lambda message: None)  # receives messages for the user
+
+    @property
+    def units(self) -> range:
+        """The units of this process."""
+        return range(len(self.sizes)) if self.shard is None else self.shard.units(self.sizes)
+
+    @property
+    def header(self) -> Header:
+        """The first line of the journal."""
+        total, shard = len(self.sizes), self.shard or WHOLE
+        return Header(self.command, self.unit, self.identity, self.facts, shard, self.units, total)
+
+    def size(self, unit: int) -> int:
+        """The progress that a unit counts for."""
+        return self.sizes[unit]
+
+    @abstractmethod
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Work on units, in ascending order; yield each with its result as JSON as soon as it is finished.
+
+        `on_size` is called with the size of what is done. `journal` has notes on units that were begun.
+        """
+
+    def check(self, unit: int, entry: Mapping[str, Any]) -> None:
+        """Raise ValueError, KeyError or TypeError for what cannot be the result of a unit."""
+
+    def write(self, results: Results) -> Report:
+        """Write the output; the results of all units are there."""
+        raise NotImplementedError(f"{self.command} writes its output when shards are joined")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """The work of a shard: `units` with `sentences` in all, of which `resumed` were done before."""
+
+    shard: Shard
+    unit: str
+    units: int
+    sentences: int
+    resumed: int
+    signature: str
+    messages: tuple[str, ...] = ()
+
+
+def journal_of(out: Path) -> Path:
+    """The journal of an output that one process writes."""
+    return out.with_name(f"{out.name}.partial")
+
+
+def folder_of(out: Path) -> Path:
+    """The folder of the journals of shards."""
+    return out.with_name(f"{out.name}.shards")
+
+
+def run(
+    job: Job[Report],
+    on_size: Callable[[int], None] = lambda size: None,
+    overwrite: bool | None = False,
+    keep: bool = False,
+) -> Report:
+    """Do what is left of a job in this process, and write its output.
+
+    `overwrite`: the results of an interrupted job with other settings may be discarded. `keep`: the journal
+    stays until `forget`.
+
+    Raises:
+        CotextError: another process writes the output; as `Journal`; what the job raises.
+    """
+    path = journal_of(job.out)
+    with (
+        writing(job.out) as lock,
+        Journal(path, job.out, job.header, job.check, job.tell, overwrite) as journal,
+    ):
+        _work(job, journal, on_size)
+        lock.require()
+        journal.require_unchanged()
+        report = job.write(journal)
+        journal.finish(keep)
+    return report
+
+
+def forget(out: Path) -> None:
+    """Delete the journal that `run` has kept, unless another process works with it by now."""
+    with suppress(CotextError), writing(out):
+        journal_of(out).unlink(missing_ok=True)
+
+
+def run_shard(
+    job: Job[Any],
+    on_start: Callable[[int], None] = lambda total: None,
+    on_size: Callable[[int], None] = lambda size: None,
+) -> ShardReport:
+    """Do what is left of the shard of a job. `on_start` is called with its size.
+
+    Raises:
+        CotextError: another process works on the shard or joins, the output exists; as `Journal`; what the
+            job raises.
+    """
+    out, shard = job.out, job.shard
+    assert shard is not None
+    path = folder_of(out) / f"{shard.number}-of-{shard.of}.jsonl"
+    said: list[str] = []
+    require_new(out)
+    try:
+        with storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with holding(path.with_suffix(".lock"), f"{out}: shard {shard}"):
+            # Take the lock first, then look at the others: of two processes, at least one sees the other.
+            require_free(beside(out), str(out))
+            require_new(out)
+            header = job.header
+            _require_same_job(out, header)
+            with Journal(path, out, header, job.check, said.append) as journal:
+                size = sum(map(job.size, journal.units))
+                on_start(size)
+                _work(job, journal, on_size)
+    finally:
+        with suppress(OSError):  # not empty
+            path.parent.rmdir()
+    return ShardReport(
+        shard, job.unit, len(journal.units), size, journal.resumed, job.facts["signature"], tuple(said)
+    )
+
+
+def _work(job: Job[Any], journal: Journal, on_size: Callable[[int], None]) -> None:
+    on_size(sum(map(job.size, journal)))
+    todo = [unit for unit in journal.units if unit not in journal]
+    for unit, result in job.work(todo, journal, on_size):
+        journal.add(unit, result)
+
+
+def _require_same_job(out: Path, header: Header) -> None:
+    """Refuse the journals of another job."""
+    for path in sorted(folder_of(out).glob(JOURNALS)):
+        with storage(path), path.open("rb") as file:
+            other = Header.read(file.readline(), path)
+        if changed := differences(other.of_job, header.of_job):
+            raise other_job(path, changed, f"delete {folder_of(out)}")
+        return
+
+
+class Joined(Results):
+    """The results of all shards of a job. `header` is that of its first shard."""
+
+    def __init__(self, journals: Sequence[tuple[Path, Header]]) -> None:
+        self.header = journals[0][1]
+        super().__init__(journals[0][0], range(self.header.total))
+        self._journals = journals
+        self._firsts = [header.units.start for _, header in journals]
+        self._opened = NOBODY
+        self._lacking: dict[int, int] = {}
+        for number, (path, header) in enumerate(journals):
+            self._open(number)
+            assert self._file is not None
+            shard = Results(path, header.units)
+            shard.scan(self._file, lambda unit, result: None)
+            self._offsets[header.units.start : header.units.stop] = shard._offsets
+            if missing := len(header.units) - len(shard):
+                self._lacking[number + 1] = missing
+
+    def _open(self, number: int) -> None:
+        """Open the journal of a shard in place of the one before: there may be thousands."""
+        if number != self._opened:
+            self.close()
+            self.path = self._journals[number][0]
+            self._file, self._opened = self.path.open("rb"), number
+
+    def __getitem__(self, unit: int) -> Mapping[str, Any]:
+        """The result of a unit, as `Results`."""
+        self._open(bisect_right(self._firsts, unit) - 1)
+        return super().__getitem__(unit)
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        if self._file is not None:
+            self._file.close()
+        self._opened = NOBODY
+
+    def require_finished(self, folder: Path) -> None:
+        """Refuse shards that leave units out, or share some, or are not finished."""
+        due = 0
+        for path, header in self._journals:
+            last = path == self._journals[-1][0]
+            if header.units.start != due or (last and header.units.stop != header.total):
+                raise CotextError(
+                    f"{path}: its {header.unit} do not follow those of the shard before; run it again"
+                )
+            due = header.units.stop
+        if not self._lacking:
+            return
+        of, lacking = self.header.shard.of, []
+        for number, missing in [*self._lacking.items()][:10]:
+            _, header = self._journals[number - 1]
+            lacking.append(f"shard {number}/{of} lacks {missing:,} of {len(header.units):,} {header.unit}")
+        raise CotextError(
+            f"{folder}: {_named([*self._lacking], of)} not finished; run the same command once more (as an "
+            f"array of SLURM: --array={in_ranges(self._lacking)}), then join again: {'; '.join(lacking)}"
+        )
+
+
+NOBODY: Final = -1  # in place of the number of a shard
+
+
+@contextmanager
+def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
+    """Hold an output and the journals of its shards, all finished; these are deleted at the end.
+
+    `overwrite`: the output may exist, if it is a file.
+
+    Raises:
+        CotextError: no shards; a shard is missing, duplicated, unfinished or of another job; a process works
+            on one, or on the output; the output exists; storage error.
+    """
+    folder = folder_of(out)
+    with storage(folder), writing(out):
+        _require_nobody(out)
+        before = f"if it is what these shards were joined to before, delete {folder}"
+        if out.is_dir() and any(out.iterdir()):
+            raise CotextError(
+                f"{out}: is a folder that holds something, and is not replaced; move it away; {before}"
+            )
+        if out.exists() and not (overwrite or out.is_dir()):
+            raise CotextError(f"{out}: exists; move it away, or add --overwrite to replace it; {before}")
+        joined = Joined(_journals(folder))
+        try:
+            joined.require_finished(folder)
+            yield joined
+        finally:
+            joined.close()
+        clear(out)
+
+
+def _require_nobody(out: Path) -> None:
+    """Raise CotextError where a process works on a shard; the locks of dead ones are deleted."""
+    for lock in sorted(folder_of(out).glob(LOCKS)):
+        require_free(lock, f"{out}: shard {lock.stem.replace('-of-', '/')}")
+
+
+def clear(out: Path) -> None:
+    """Delete the journals of an output that is written; raises CotextError where a process holds one."""
+    _require_nobody(out)
+    for path in folder_of(out).glob(JOURNALS):
+        path.unlink()
+    with suppress(OSError):  # somebody else's files are in it, or there is no such folder
+        folder_of(out).rmdir()
+
+
+def _journals(folder: Path) -> list[tuple[Path, Header]]:
+    """The journals of all shards of a job, in order."""
+    paths = sorted(folder.glob(JOURNALS))
+    if not paths:
+        raise CotextError(
+            f"{folder}: no parts of shards are there, so that nothing can be joined; give the --out that the "
+            "shards were given"
+        )
+    found: dict[Shard, tuple[Path, Header]] = {}
+    first: Header | None = None
+    for path in paths:
+        with path.open("rb") as file:
+            header = Header.read(file.readline(), path)
+        first = first or header
+        if changed := differences(first.of_job, header.of_job):
+            raise CotextError(f"{path}: is of another job than {paths[0].name}; move it away:\n{changed}")
+        if header.shard in found:
+            other = found[header.shard][0]
+            raise CotextError(f"{path} and {other}: both are of shard {header.shard}; move one of them away")
+        found[header.shard] = path, header
+    of = header.shard.of
+    if absent := [number for number in range(1, of + 1) if Shard(number, of) not in found]:
+        raise CotextError(
+            f"{folder}: {_named(absent, of)} missing; run {'it' if len(absent) == 1 else 'them'} (as an "
+            f"array of SLURM: --array={in_ranges(absent)}), then join again"
+        )
+    return [found[shard] for shard in sorted(found)]
+
+
+def _named(numbers: Sequence[int], of: int) -> str:
+    """Format the numbers of shards, as in "shards 3, 5-7 of 8 are"."""
+    several = len(numbers) > 1
+    return f"shard{'s' if several else ''} {in_ranges(numbers)} of {of} {'are' if several else 'is'}"
+
+
+def in_ranges(numbers: Iterable[int]) -> str:
+    """Format ascending whole numbers as in `3,5-7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)

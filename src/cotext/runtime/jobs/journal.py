@@ -1,0 +1,360 @@
+"""The journal of a job on disk: a header, then one line for each finished unit.
+
+Every line ends with a checksum. An interrupted job resumes with the units that have no whole line. Results
+stay on disk; memory holds the offset of each line, 8 bytes per unit.
+"""
+
+import json
+import os
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self
+
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.integrity import sealed, unsealed
+
+FORMAT: Final = "cotext-job"
+VERSION: Final = 1
+NOT_DONE: Final = -1  # in place of an offset
+DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # of a line that is not ours
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """Shard `number`, from 1, of `of` shards."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `i/n`.
+
+        Raises:
+            CotextError: invalid shard.
+        """
+        match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+        if match and 1 <= int(match[1]) <= int(match[2]):
+            return cls(int(match[1]), int(match[2]))
+        raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
+
+    def units(self, sizes: Sequence[int]) -> range:
+        """The units of this shard, given the sizes of all: consecutive ones, every unit in one shard.
+
+        A unit belongs to the shard in which its middle lies when the total size is divided evenly. A shard
+        differs from its even share by the largest unit at most; it may be empty.
+        """
+        total = sum(sizes)
+        first = stop = end = 0
+        for size in sizes:
+            end += size
+            # Middles ascend, so that the units of lower shards come first.
+            shard = 1 + min((2 * end - size) * self.of // (2 * total) if total else 0, self.of - 1)
+            if shard > self.number:
+                break
+            first += shard < self.number
+            stop += 1
+        return range(first, stop)
+
+    def __str__(self) -> str:
+        """The value of `--shard`."""
+        return f"{self.number}/{self.of}"
+
+
+WHOLE: Final = Shard(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a journal.
+
+    `command` and `unit`, a noun in the plural, name the job. `identity` is everything that decides its
+    result, and must be equal in all shards and when the job resumes. `facts` are needed for joining only.
+    """
+
+    command: str
+    unit: str
+    identity: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    shard: Shard = WHOLE
+    units: range = range(0)
+    total: int = 0
+
+    @property
+    def of_job(self) -> dict[str, Any]:
+        """What all shards of a job share."""
+        same = {"command": self.command, "unit": self.unit, "job": dict(self.identity)}
+        return {**same, "shards": self.shard.of, "units": self.total}
+
+    @property
+    def line(self) -> bytes:
+        """The line in the file."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            **self.of_job,
+            "shard": self.shard.number,
+            "range": [self.units.start, self.units.stop],
+            "facts": dict(self.facts),
+        }
+        return f"{sealed(content)}\n".encode()
+
+    @classmethod
+    def read(cls, line: bytes, path: Path) -> Self:
+        """Read the first line of a journal.
+
+        Raises:
+            CotextError: not a journal of this version, or damaged.
+        """
+        try:
+            content = unsealed(line.decode())
+            shard, units = Shard(content["shard"], content["shards"]), range(*content["range"])
+            identity, facts, total = dict(content["job"]), dict(content["facts"]), int(content["units"])
+            header = cls(content["command"], content["unit"], identity, facts, shard, units, total)
+            right = content["format"] == FORMAT and content["version"] == VERSION
+            if right and 1 <= shard.number <= shard.of and 0 <= units.start <= units.stop <= total:
+                return header
+        except DAMAGE:
+            pass
+        raise CotextError(
+            f"{path}: is in the way: it is not the journal of a job of this version of Cotext, or its first "
+            "line is damaged; move it away, or choose another --out"
+        )
+
+
+class Results(Mapping[int, Mapping[str, Any]]):
+    """The results in a journal by unit; each is read from the disk when it is requested.
+
+    `notes` are parts of the results of unfinished units; `damaged` counts lines that could not be used,
+    `resumed` the units that were finished before.
+    """
+
+    def __init__(self, path: Path, units: range) -> None:
+        self.path, self.units = path, units
+        self.notes: dict[int, list[Mapping[str, Any]]] = {}
+        self.damaged = self.resumed = 0
+        self.written = ""  # digest of the output, once it is written
+        self._offsets = array("q", [NOT_DONE]) * len(units)
+        self._file: BinaryIO | None = None
+
+    def scan(self, file: BinaryIO, accept: Callable[[int, Mapping[str, Any]], object]) -> int:
+        """Find the results from the second line on; returns where the last whole line ends.
+
+        `accept` raises one of DAMAGE for a result that does not belong to its unit.
+        """
+        file.seek(0)
+        end = len(file.readline())
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                self._take(unsealed(line.decode()), end, accept)
+            except DAMAGE:
+                self.damaged += 1
+            end += len(line)
+        self._file = file
+        return end
+
+    def _take(
+        self, entry: Mapping[str, Any], offset: int, accept: Callable[[int, Mapping[str, Any]], object]
+    ) -> None:
+        if "written" in entry:
+            self.written = str(entry["written"])
+            return
+        unit = int(entry["unit"])
+        if unit not in self.units:
+            raise ValueError(unit)
+        if "note" in entry:
+            self.notes.setdefault(unit, []).append(dict(entry["note"]))
+        else:
+            accept(unit, entry["result"])
+            self._offsets[unit - self.units.start] = offset
+            self.notes.pop(unit, None)
+
+    def __getitem__(self, unit: int) -> Mapping[str, Any]:
+        """The result of a unit.
+
+        Raises:
+            CotextError: the journal has been changed meanwhile.
+        """
+        if unit not in self:
+            raise KeyError(unit)
+        assert self._file is not None
+        self._file.seek(self._offset(unit))
+        with suppress(*DAMAGE):
+            entry = unsealed(self._file.readline().decode())
+            if entry["unit"] == unit:
+                result: Mapping[str, Any] = entry["result"]
+                return result
+        raise CotextError(f"{self.path}: has changed meanwhile; run the command again")
+
+    def __contains__(self, unit: object) -> bool:
+        """Whether a unit is finished."""
+        return isinstance(unit, int) and unit in self.units and self._offset(unit) != NOT_DONE
+
+    def _offset(self, unit: int) -> int:
+        return self._offsets[unit - self.units.start]
+
+    def __iter__(self) -> Iterator[int]:
+        return (unit for unit in self.units if unit in self)
+
+    def __len__(self) -> int:
+        return len(self.units) - self._offsets.count(NOT_DONE)
+
+
+class Journal(Results):
+    """The journal that this process writes; the output is `out`.
+
+    `accept`: see `Results.scan`. `discard`: the journal of another job may be replaced; None: never, whatever
+    the user says. `on_message` receives what the user should know of what is resumed.
+
+    Raises, when it is entered, CotextError: journal of another job, a foreign file, storage error.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        out: Path,
+        header: Header,
+        accept: Callable[[int, Mapping[str, Any]], object] = lambda unit, result: None,
+        on_message: Callable[[str], None] = lambda text: None,
+        discard: bool | None = None,
+    ) -> None:
+        super().__init__(path, header.units)
+        self._out, self._header, self._accept = out, header, accept
+        self._on_message, self._discard = on_message, discard
+        self._end, self._begun = 0, False  # whether any unit is begun
+
+    def __enter__(self) -> Self:
+        with storage(self.path):
+            if os.path.lexists(self.path) and not self.path.is_file():
+                raise CotextError(f"{self.path}: is in the way, and not a regular file; move it away")
+            if not self.path.is_file() or not self.path.stat().st_size or not self._is_same_job():
+                with replacing(self.path) as temporary:
+                    temporary.write_bytes(self._header.line)
+            file = self.path.open("a+b")
+        try:
+            with storage(self.path):
+                self._end = self.scan(file, self._accept)
+                file.truncate(self._end)
+        except BaseException:
+            file.close()
+            raise
+        self.resumed, self._begun = len(self), bool(self.notes)
+        if self.damaged:
+            self._on_message(
+                f"{self.path}: damaged lines, whose {self._header.unit} are done again: {self.damaged}"
+            )
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        if error_type is not None and not len(self) and not self._begun:
+            self.path.unlink(missing_ok=True)  # nothing to resume
+        if self._file is not None:
+            # What a full disk has refused once is refused again here, and has been reported.
+            with suppress(OSError):
+                self._file.close()
+
+    def _is_same_job(self) -> bool:
+        """Whether the file is the journal of this job; raises CotextError where it must not be replaced."""
+        with self.path.open("rb") as file:
+            before = Header.read(file.readline(), self.path)
+        changed = differences(before.of_job, self._header.of_job)
+        if not changed and (before.shard, before.units) == (self._header.shard, self._header.units):
+            return True
+        if not changed:
+            raise CotextError(f"{self.path}: is of another shard than its name says; delete it")
+        if not self._discard:
+            way = "delete it" if self._discard is None else "add --overwrite to discard it"
+            raise other_job(self.path, changed, way)
+        self._on_message(f"{self.path}: of another job, discarded:\n{changed}")
+        return False
+
+    def add(self, unit: int, result: Mapping[str, Any]) -> None:
+        """Append the result of a unit, and push it to the disk.
+
+        Raises:
+            CotextError: storage error.
+        """
+        self._offsets[unit - self.units.start] = self._append({"unit": unit, "result": result})
+        self.notes.pop(unit, None)
+
+    def note(self, unit: int, content: Mapping[str, Any]) -> None:
+        """Append a part of the result of a unit that is not finished; as `add`."""
+        self._begun = True
+        self._append({"unit": unit, "note": content})
+
+    def require_unchanged(self) -> None:
+        """Refuse to replace an output that has been changed since this job wrote it.
+
+        Raises:
+            CotextError: it has been changed, and nothing may be discarded.
+        """
+        changed = self.written and self._out.is_file() and checksum(self._out) != self.written
+        if changed and not self._discard:
+            raise CotextError(
+                f"{self._out}: has been changed since it was written; move it away, or add --overwrite to "
+                "write it again"
+            )
+
+    def finish(self, keep: bool = False) -> None:
+        """Delete the journal, as the output is written; `keep`: record the digest of the output instead."""
+        if keep:
+            self._append({"written": checksum(self._out)})
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def _append(self, entry: Mapping[str, Any]) -> int:
+        """Write a line; returns its offset."""
+        assert self._file is not None
+        line, offset = f"{sealed(entry)}\n".encode(), self._end
+        with storage(self.path):
+            self._file.write(line)
+            self._file.flush()
+        self._end += len(line)
+        return offset
+
+
+def other_job(path: Path, changed: str, way: str) -> CotextError:
+    """The error for the journal of another job; `way` is how to get rid of it."""
+    return CotextError(
+        f"{path}: is of another job; give the same again to go on with it, choose another --out, or {way}:\n"
+        f"{changed}"
+    )
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Report storage errors of the block.
+
+    Raises:
+        CotextError: full disk, no permission and the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CotextError(
+            f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
+            "the same command resumes from there"
+        ) from None
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The differences between two descriptions of a job, one line for each key."""
+    # As it is read back: JSON knows no tuples.
+    there, here = _flat(before), _flat(json.loads(json.dumps(now)))
+    changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dictionaries under dotted keys."""
+    leaves: dict[str, Any] = {}
+    for key, value in content.items():
+        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves

@@ -1,0 +1,91 @@
+"""Workers of a cluster, without a cluster."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
+
+from cotext.data.documents import Document
+from cotext.data.shortlist import SHORTLIST, Shortlist
+from cotext.models.checkpoint import load_weights, save_model
+from cotext.runtime.errors import CotextError
+from cotext.training.prepared_data import open_data
+from cotext.translation.open import open_run
+from cotext.translation.ray_cluster import (
+    LOT_DOCUMENTS,
+    DocumentWorker,
+    RayCluster,
+    WorkerSettings,
+    files_of,
+    lots_of,
+    workers_of,
+)
+
+MODEL = "model.safetensors"
+DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(9, 5)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scale")
+    config = with_section(run_config(), "decode", max_source_tokens=100)
+    return write_run(folder / "run", config, open_data(prepare_toy(folder / "data")).tokenizer)
+
+
+def worker(run: Path, files: dict[str, str], **decode: object) -> DocumentWorker:
+    return DocumentWorker(WorkerSettings(run, decode, "cpu", None, None, files))
+
+
+def write_shortlist(run: Path, token: int) -> None:
+    tokenizer = open_run(run).loaded.tokenizer
+    candidates = np.full((tokenizer.source_vocabulary_size, 2), token, np.int32)
+    Shortlist(tokenizer.fingerprint, candidates, np.arange(4, dtype=np.int32)).save(run / SHORTLIST)
+
+
+def test_a_shortlist_made_anew_since_the_work_was_given_out_is_refused(run: Path, tmp_path: Path) -> None:
+    folder, decode = Path(shutil.copytree(run, tmp_path / "run")), {"shortlist": 2}
+    write_shortlist(folder, 5)
+    files = files_of(open_run(folder, decode=decode))
+    assert files.keys() == {"configuration", "model", "tokenizer", "shortlist"}
+    assert len(worker(folder, files, shortlist=2).translate(DOCUMENTS)) == len(DOCUMENTS)
+    write_shortlist(folder, 6)
+    with pytest.raises(CotextError, match="given out: another shortlist; every machine must"):
+        worker(folder, files, shortlist=2)
+    with pytest.raises(CotextError, match="another configuration and shortlist; every machine must"):
+        worker(folder, files)
+
+
+def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path) -> None:
+    """That of the first pass, too; its folder may have another name."""
+    first, other = (Path(shutil.copytree(run, tmp_path / name)) for name in ("first", "other"))
+    files = files_of(open_run(run, decode={"first_pass": str(first)}))
+    assert files == files_of(open_run(run, decode={"first_pass": str(other)}))
+    loaded = open_run(run).loaded
+    tensors = {name: 2 * tensor for name, tensor in load_weights(run / MODEL).items()}
+    save_model(other / MODEL, tensors, loaded.config, loaded.tokenizer.fingerprint, [1])
+    with pytest.raises(CotextError, match="given out: another first pass's model; every"):
+        worker(run, files, first_pass=str(other))
+    with pytest.raises(CotextError, match="given out: another model; every"):
+        worker(other, files_of(open_run(run)))
+
+
+@pytest.mark.parametrize("workers", [1, 3, 50])
+def test_documents_are_handed_out_in_lots(workers: int) -> None:
+    documents = [Document(str(n), ("x",) * (1 + n % 7)) for n in range(100)]
+    lots = lots_of(documents, workers)
+    assert len(lots) >= min(100, workers * 3)
+    assert max(map(len, lots)) <= LOT_DOCUMENTS
+    assert [n for lot in lots for n in lot] == list(range(100))
+    assert lots_of([], workers) == []
+
+
+def test_the_workers_that_a_cluster_has_room_for() -> None:
+    assert workers_of(RayCluster(), {"CPU": 8.0}) == (8, "cpu")
+    assert workers_of(RayCluster(cpus=3), {"CPU": 8.0}) == (2, "cpu")
+    assert workers_of(RayCluster(), {"CPU": 8.0, "GPU": 2.0}) == (2, "cuda")
+    assert workers_of(RayCluster(device="cpu", workers=5), {"CPU": 8.0, "GPU": 2.0}) == (5, "cpu")
+    for cluster, there in ((RayCluster(workers=9), {"CPU": 8.0}), (RayCluster(device="cuda"), {"CPU": 8.0})):
+        with pytest.raises(CotextError, match="room for"):
+            workers_of(cluster, there)
