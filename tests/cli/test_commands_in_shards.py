@@ -119,7 +119,7 @@ def test_no_output_is_at_an_address(
     others = {
         "into a folder": "translate WORLD/run WORLD/test.en --out-dir OUT",
         "distill": "distill WORLD/run --data WORLD/data --out OUT",
-        "prepare": "prepare --controlled 20 --out OUT",
+        "prepare": "prepare-controlled 20 --out OUT",
         "train": "train focused-concatenation/s2to2 --data WORLD/data --out OUT",
     }
     words = {**COMMANDS, **others}[name].replace("WORLD", str(world.folder)).split()

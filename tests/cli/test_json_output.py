@@ -26,7 +26,7 @@ COMMANDS = {
     "translate": "translate RUN WORLD/test.en --out OUT.de --set beam=1",
     "evaluate": "evaluate --hypothesis WORLD/test.en --hypothesis WORLD/test.de --reference WORLD/test.de "
     "--paired --samples 100",
-    "evaluate-decisions": "evaluate --decisions WORLD-a.json --decisions WORLD-b.json",
+    "evaluate-decisions": "compare-decisions WORLD-a.json WORLD-b.json",
     "contrastive": "contrastive RUN WORLD/suite.json --controls --generate --set beam=1",
     "compare": "compare RUN --source WORLD/test.en --reference WORLD/test.de --suite WORLD/suite.json "
     "--samples 100 --out OUT.html --set beam=1",

@@ -124,13 +124,13 @@ def test_prepare_reports_the_corpus(world: World) -> None:
 
 def test_prepare_makes_the_controlled_corpus(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    shown = succeed("prepare", "--controlled", "3", "--out", out, "--seed", "4").out
+    shown = succeed("prepare-controlled", "3", "--out", out, "--seed", "4").out
     assert re.search(r"^documents +3 ", shown, re.M)
     assert {"train.arrow", "dev.en", "dev.de", "test.en", "test.de", "tokenizer"} <= {
         p.name for p in out.iterdir()
     }
     assert list((out / "contrastive").glob("*.json"))
-    refused = cotext("prepare", "--controlled", "3", "--out", out)
+    refused = cotext("prepare-controlled", "3", "--out", out)
     assert (refused.code, "--overwrite" in refused.err) == (2, True)
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
