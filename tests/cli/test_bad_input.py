@@ -296,8 +296,8 @@ CASES = {
         (SCORE.replace("{world}/run", "{bad}/NO"), ["no such run folder"]),
     ],
     "contrastive": [
-        (f"{SUITE} --tie last", ["--tie last", "wrong, first"]),
-        (f"{SUITE} --score max", ["--score max", "sum, mean"]),
+        (f"{SUITE} --tie last", ["--tie 'last'", "wrong, first"]),
+        (f"{SUITE} --score max", ["--score 'max'", "sum, mean"]),
         (f"{SUITE} --out {{out}}/no/o", ["does not exist"]),
         (f"{SUITE} --out {{world}}/suite.json", ["would overwrite"]),
         (f"{SUITE} {{bad}}/empty", ["empty", "is a directory"]),

@@ -218,7 +218,7 @@ def test_what_is_no_shard_is_refused(
 
 def test_a_shard_wants_a_place_for_its_part(world: World) -> None:
     refused = cotext("contrastive", world.run, world.folder / "suite.json", "--shard", "1/2")
-    assert (refused.code, "--shard keeps what it finds beside the output: add --out" in refused.err) == (
+    assert (refused.code, "--shard needs --out" in refused.err) == (
         2,
         True,
     )

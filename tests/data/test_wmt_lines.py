@@ -182,7 +182,7 @@ def test_translated_paragraphs_become_a_submission(tmp_path: Path) -> None:
     )
     lines, out = tmp_path / "lines.de", tmp_path / "out.jsonl"
     lines.write_text("Eins.\nZwei.\n\nA\nB\nC\n", encoding="utf-8")
-    options = ["--to", "wmt", "--like", task, "--out", out, "--target-language", "de"]
+    options = ["--like", task, "--out", out, "--target-language", "de"]
     assert succeed("convert-submission", lines, *options).out == f"{out}: 5 paragraphs in 2 documents\n"
     first, second = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert first == {

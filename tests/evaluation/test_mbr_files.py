@@ -150,16 +150,16 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--utility", "ter"], "--utility ter: known are chrf, bleu, comet"),
-        (["--level", "paragraph"], "known are sentence, document"),
-        (["--probabilities", "even"], "known are uniform, scores"),
+        (["--utility", "ter"], "--utility 'ter': choose one of chrf, bleu, comet"),
+        (["--level", "paragraph"], "choose one of sentence, document"),
+        (["--probabilities", "even"], "choose one of scores, uniform"),
         (["--temperature", "0"], "give a number above 0"),
         (["--temperature", "nan"], "give a number above 0"),
-        (["--temperature", "2", "--probabilities", "uniform"], "leave it out"),
-        (["--samples", "3"], "--samples and --seed need --level document"),
-        (["--target-language", "zh"], "--target-language is for --utility bleu"),
+        (["--temperature", "2", "--probabilities", "uniform"], "needs --probabilities scores"),
+        (["--samples", "3"], "--samples needs --level document"),
+        (["--target-language", "zh"], "--target-language needs --utility bleu"),
         (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
-        (["--comet-python", "x"], "--comet-python needs --comet MODEL"),
+        (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
     ],
 )

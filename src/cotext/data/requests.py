@@ -38,10 +38,16 @@ class SentenceSplitting(Request):
     )
 
     def require_split(self, used: bool, remedy: str) -> None:
-        """Raise CotextError, with the `remedy`, where it is said how to split and nothing is split."""
+        """Check how text is split.
+
+        Raises:
+            CotextError: options of splitting where nothing is split (`remedy`: what to do); as `splitting`.
+        """
         if not used and (self.abbreviations or self.splitter):
             given = "--abbreviations" if self.abbreviations else "--splitter"
             raise CotextError(f"{given} is about splitting text into sentences: {remedy}, or leave it out")
+        if used:
+            self.splitting()
 
     def splitting(self) -> "Splitting":
         """How text is split; raises CotextError for a file that holds no abbreviations."""

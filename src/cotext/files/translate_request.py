@@ -91,7 +91,7 @@ class FilesTranslation:
         page = None
         if request.bilingual is not None and isinstance(self.jobs[0], BlocksJob):
             page = partial(
-                _write_bilingual,
+                write_bilingual,
                 request.bilingual,
                 self.jobs[0],
                 self.opened,
@@ -144,7 +144,7 @@ def _check_bilingual(
         raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
 
 
-def _write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
+def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
     """Write the sentences of a finished job beside their translations."""
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
     if path.suffix.lower() == PAGE_SUFFIX:
