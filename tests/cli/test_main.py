@@ -37,7 +37,7 @@ from cotext.data.formats import (
 from cotext.data.requests import CorpusFormat
 from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
-from cotext.runtime.request import declarations
+from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -94,7 +94,7 @@ def test_help_names_every_command_and_every_format() -> None:
         "average",
     ]
     assert all(re.search(rf"\b{command}\b", shown) for command in [*commands, "demo"])
-    _, described = declarations(CorpusFormat)["format"]
+    described = options_of(CorpusFormat)["format"]
     assert all(re.search(rf"(^|\W){name}\W", described.help) for name in FORMATS)
 
 

@@ -59,7 +59,7 @@ def distill(request: DistillRequest, json: Json = False) -> None:
     from cotext.runtime.progress import console, meter
     from cotext.training.distillation import COMMAND, distillation
     from cotext.training.distilled_corpus import DistillationRequest
-    from cotext.translation.open import placed
+    from cotext.translation.ray_data import placed
 
     out, part, decode = request.out, request.part(), dict(request.decode)
     settings = DistillationRequest(

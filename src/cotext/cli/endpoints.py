@@ -12,7 +12,7 @@ from cotext.cli.options import as_json, counted, output, write_figures
 from cotext.evaluation.requests import ContrastiveRequest, CxmiRequest
 from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
-from cotext.runtime.request import Request, declarations, option_name
+from cotext.runtime.request import Request, option_name, options_of
 
 if TYPE_CHECKING:
     from cotext.evaluation.studies.context.context_corpus import CorpusQuestion
@@ -159,7 +159,7 @@ def connected(request: CxmiRequest | ContrastiveRequest) -> "Iterator[tuple[Clie
 
 def require_for_endpoints(request: Request, description: Path, others: Sequence[str]) -> None:
     """Raise CotextError where one of the fields `others` is given, which language models do not take."""
-    for name, (_, declared) in declarations(type(request)).items():
+    for name, declared in options_of(type(request)).items():
         if name in others and request.is_given(name):
             raise CotextError(
                 f"{description}: {option_name(name, declared)} is not for language models behind an API; "

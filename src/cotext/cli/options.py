@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.request import Option, Request, declarations, option_name, without_none
+from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
     from cotext.runtime.shards import ShardReport
@@ -142,23 +142,24 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     kind = first.annotation
     if not (isinstance(kind, type) and issubclass(kind, Request)):
         return function
-    declared = declarations(kind)
+    declared = options_of(kind)
 
     @wraps(function)
     def run(**given: Any) -> None:
-        values = {name: _value(given.pop(name), hint) for name, (hint, _) in declared.items()}
+        values = {name: _value(given.pop(name), each.type) for name, each in declared.items()}
         function(kind(**{name: value for name, value in values.items() if value is not None}), **given)
 
     fields = kind.__dataclass_fields__
-    made = [_parameter(name, hint, each, fields[name].default) for name, (hint, each) in declared.items()]
+    made = [_parameter(name, each, fields[name].default) for name, each in declared.items()]
     made += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others]
     run.__dict__["__signature__"] = inspect.Signature(made)
     run.__annotations__ = {each.name: each.annotation for each in made}
     return run
 
 
-def _parameter(name: str, hint: Any, declared: Option, default: Any) -> inspect.Parameter:
-    kind, optional = without_none(hint), hint is not without_none(hint)
+def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
+    kind = without_none(declared.type)
+    optional = declared.type is not kind
     if get_origin(kind) is Literal:
         kind = str
     elif get_origin(kind) is Sequence:

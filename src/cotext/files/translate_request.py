@@ -23,8 +23,9 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.shards import ShardReport
 from cotext.translation.file_report import FileReport
-from cotext.translation.open import OpenedRun, open_run, placed
+from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.partial_output import journal_of
+from cotext.translation.ray_data import placed
 from cotext.translation.translate_file import CorpusJob
 from cotext.translation.translate_shards import translate_shard
 from cotext.translation.translator import DocumentTranslator

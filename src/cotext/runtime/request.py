@@ -6,7 +6,7 @@ these fields, and Python builds the same object, so that both have the same defa
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -22,6 +22,7 @@ class Option:
     argument: bool
     least: float | None
     needs: tuple[str, ...]
+    type: Any = None
 
 
 def option(
@@ -64,13 +65,14 @@ class Request:
         Raises:
             CotextError: a value that is not among the choices, or too small, or needs another option.
         """
-        for name, (hint, declared) in declarations(type(self)).items():
+        declarations = options_of(type(self))
+        for name, declared in declarations.items():
             flag = option_name(name, declared)
-            value = _converted(getattr(self, name), hint, flag)
+            value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
             if declared.least is not None and any(each < declared.least for each in _all(value)):
                 raise CotextError(f"{flag} {shown(value)}: give at least {declared.least:g}")
-        for name, (_, declared) in declarations(type(self)).items():
+        for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
                     f"--{each.replace('_', '-').replace('=', ' ')}" for each in declared.needs
@@ -94,8 +96,8 @@ class Request:
     __dataclass_fields__: Any
 
 
-def declarations(request: type[Request]) -> Mapping[str, tuple[Any, Option]]:
-    """The type and the option of every field that has one, in the order of the command line.
+def options_of(request: type[Request]) -> Mapping[str, Option]:
+    """The options by field, with their types, in the order of the command line.
 
     Required fields come first, then those of the class itself, then those of its bases.
     """
@@ -104,7 +106,7 @@ def declarations(request: type[Request]) -> Mapping[str, tuple[Any, Option]]:
     own = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
     names = [name for name in dict.fromkeys(own) if name in declared]
     names.sort(key=lambda name: declared[name].default is not MISSING)
-    return {name: (hints[name], declared[name].metadata["option"]) for name in names}
+    return {name: replace(declared[name].metadata["option"], type=hints[name]) for name in names}
 
 
 def option_name(name: str, declared: Option) -> str:

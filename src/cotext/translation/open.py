@@ -1,6 +1,5 @@
 """Opened runs and engines: loaded once, and passed on to translation, scoring and analysis."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.errors import CotextError, nearest_known, shown
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
-from cotext.translation.requests import ClusterOptions
 from cotext.translation.translator import DocumentTranslator
 
 
@@ -115,22 +113,6 @@ def _loaded(
     if update is not None:
         raise CotextError(f"{run}: is an engine, and has no checkpoints; leave out the update")
     return load_engine(run, device, threads), run / MODEL
-
-
-def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
-    """A run that translates on the cluster of a request, if it names one; `decode`: how it was opened.
-
-    Raises:
-        CotextError: as `on_ray`; lists of translations, which no cluster writes.
-    """
-    if request.on is None:
-        return opened
-    from cotext.translation.ray_data import RayCluster, on_ray
-    from cotext.translation.written_beside import require_no_lists
-
-    require_no_lists(opened, f"--on {request.on}")
-    cluster = RayCluster(request.on, request.workers, device=request.device)
-    return on_ray(opened, cluster, decode, request.checkpoint)
 
 
 def open_scorer(

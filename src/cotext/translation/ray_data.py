@@ -20,7 +20,9 @@ from cotext.search.guide import Guide
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun
 from cotext.translation.ray_stage import Translate, files_of, table_of, translations_of
+from cotext.translation.requests import ClusterOptions
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.written_beside import require_no_lists
 
 LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
 # At most of a table. They are searched together: with few of them, batches are small.
@@ -69,6 +71,19 @@ def translate_dataset(
         num_gpus=gpus,
         udf_modifying_row_count=False,
     )
+
+
+def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
+    """A run that translates on the cluster of a request, if it names one; `decode`: how it was opened.
+
+    Raises:
+        CotextError: as `on_ray`; lists of translations, which no cluster writes.
+    """
+    if request.on is None:
+        return opened
+    require_no_lists(opened, f"--on {request.on}")
+    cluster = RayCluster(request.on, request.workers, device=request.device)
+    return on_ray(opened, cluster, decode, request.checkpoint)
 
 
 def on_ray(
