@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -5,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, process_environment
+from command_line import World, documents_file, process_environment, succeed
 from tiny_runs import toy_documents
 
 import cotext
@@ -152,3 +153,47 @@ def test_many_documents_one_by_one_or_with_others(translator: Translator) -> Non
     together = dict(translator.documents.translate(documents))
     for number, document in enumerate(documents):
         assert together[number].document == translator.translate_document(document)
+
+
+def test_files_are_prepared_translated_and_evaluated_as_by_the_commands(world: World, tmp_path: Path) -> None:
+    source = documents_file(tmp_path / "in.en", 3, 4)
+    by_command, ours = tmp_path / "command.de", tmp_path / "ours.de"
+    succeed("translate", world.run, source, "--out", by_command, "--set", "beam=1")
+    [report] = cotext.translate_files(
+        cotext.TranslationRequest(run=world.run, files=[source], out=ours, decode={"beam": 1})
+    )
+    assert ours.read_bytes() == by_command.read_bytes()
+    assert report.documents == 3
+    found = cotext.evaluate(cotext.EvaluationRequest(hypothesis=[ours], reference=[by_command]))
+    shown = succeed("evaluate", "--hypothesis", ours, "--reference", by_command, "--json").out
+    assert found.as_dict() == json.loads(shown)
+    files = {"source": "train.en", "target": "train.de", "dev_source": "dev.en", "dev_target": "dev.de"}
+    sides = {side: world.folder / name for side, name in files.items()}
+    prepared = cotext.prepare(
+        cotext.PreparationRequest(**sides, vocabulary=48, out=tmp_path / "data", workers=1)
+    )
+    expected = json.loads((world.folder / "data" / "report.json").read_text())
+    assert prepared.tokenizer["fingerprint"] == expected["tokenizer"]["fingerprint"]
+
+
+def test_the_influence_of_context_stands_on_the_page(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("the cat sees\n\na dog runs\n")
+    page = tmp_path / "page.html"
+    request = cotext.TranslationRequest(
+        run=world.run, files=[tmp_path / "a.md"], out=tmp_path / "b.md", bilingual=page, explain=True
+    )
+    cotext.translate_files(request)
+    succeed("translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md", "--overwrite",
+            "--bilingual", tmp_path / "again.html", "--explain")  # fmt: skip
+    assert page.read_text() == (tmp_path / "again.html").read_text()
+
+
+def test_rules_of_options_hold_in_python(world: World) -> None:
+    with pytest.raises(CotextError, match="--comet-context needs --comet"):
+        cotext.EvaluationRequest(hypothesis=[Path("a")], reference=[Path("b")], comet_context=2)
+    with pytest.raises(CotextError, match="--out is for one file, and there are 2"):
+        cotext.TranslationRequest(run=world.run, files=[Path("a"), Path("b")], out=Path("c"))
+    with pytest.raises(CotextError, match="--jieba needs --tokenizer moses-bpe"):
+        cotext.PreparationRequest(source=Path("a"), dev_source=Path("b"), out=Path("c"), jieba=True)
+    with pytest.raises(CotextError, match="for the command line"):
+        cotext.translate_files(cotext.TranslationRequest(run=world.run, files=[Path("-")]))

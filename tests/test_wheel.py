@@ -136,7 +136,7 @@ def test_it_runs_where_there_is_no_source_tree(published: Published, tmp_path: P
     recipes = json.loads(run(published.cotext, "systems", "--json", cwd=tmp_path))["recipes"]
     assert [each["recipe"] for each in recipes] == recipe_names()
     # Files beside the modules: the recipes, the configuration of a run, published values.
-    run(published.cotext, "prepare", "--controlled", "1", "--out", tmp_path / "data", cwd=tmp_path)
+    run(published.cotext, "prepare-controlled", "1", "--out", tmp_path / "data", cwd=tmp_path)
     assert "prepared data" in run(published.cotext, "info", tmp_path / "data", cwd=tmp_path)
     tiny = ("model.dimension=16", "model.heads=2", "model.feed_forward=16", "train.max_updates=1")
     shown = run(

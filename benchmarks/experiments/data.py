@@ -12,7 +12,7 @@ from cotext.data.controlled import test_documents as held_out_documents
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare, prepare_controlled
-from cotext.data.tokenizer import TokenizerSettings
+from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.runtime.errors import CotextError
 
 COTEXT = (sys.executable, "-m", "cotext")
@@ -81,12 +81,14 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
     size = controlled.documents
     if controlled.joined == 1:
         prepare_controlled(
-            size,
-            out,
-            controlled.seed,
-            contrastive_examples=controlled.examples,
-            order=controlled.word_order,
-            mentions=controlled.mentions,
+            ControlledRequest(
+                size=str(size),
+                out=out,
+                seed=controlled.seed,
+                contrastive_examples=controlled.examples,
+                word_order=controlled.word_order,
+                mentions=controlled.mentions,
+            )
         )
         return
     documents = SIZES.get(size, 0) if isinstance(size, str) else size
@@ -104,8 +106,16 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
     for name, stream in splits.items():
         write_parallel(files[name], None, joined(stream, controlled.joined), "tsv")
     if not (out / "report.json").is_file():
-        settings = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=1500, byte_fallback=False)
-        prepare(files["train"], None, files["dev"], None, out, test_source=files["test"], settings=settings)
+        prepare(
+            PreparationRequest(
+                source=files["train"],
+                dev_source=files["dev"],
+                test_source=files["test"],
+                out=out,
+                tokenizer="sentencepiece-bpe",
+                vocabulary=1500,
+            )
+        )
     unfinished = out / f".{SUITES}"
     unfinished.mkdir(exist_ok=True)
     for suite in contrastive_suites(seed, controlled.examples, order):

@@ -140,7 +140,7 @@ def prepare(checkouts: dict[str, Path], given: Path | None, work: Path) -> dict[
     folders = {name: work / name / "data" for name in checkouts}
     for name, checkout in checkouts.items():
         if not folders[name].is_dir():
-            cotext(checkout, "prepare", "--controlled", "2000", "--out", folders[name])
+            cotext(checkout, "prepare-controlled", "2000", "--out", folders[name])
     return folders
 
 

@@ -20,15 +20,14 @@ from benchmarks.speed.harness import PeakMemory, in_child, load, table
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
-from cotext.data.tokenizer import TokenizerSettings
+from cotext.data.requests import PreparationRequest
 
 REAL_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mix-ende"
-SAMPLE_SENTENCES = 20_000
 VOCABULARY = 8_000
 SMALL_PAIRS = 30_000
 FACTOR = 8
 COMPARED_PAIRS = 100_000
-SAMPLES = {"all": None, "usual": TokenizerSettings().sample_sentences, "small": SAMPLE_SENTENCES}
+SAMPLES = {"all": "all", "usual": None, "small": "20000"}
 
 
 def generated(pairs: int, seed: int) -> list[ParallelDocument]:
@@ -71,19 +70,19 @@ def measure(
 
     memory = PeakMemory()
     with tempfile.TemporaryDirectory() as folder:
-        settings = TokenizerSettings(vocabulary=VOCABULARY, sample_sentences=SAMPLES[sample])
         start = time.perf_counter()
         out = Path(folder) / "out"
-        report = prepare(
-            source,
-            target,
-            dev_source,
-            dev_target,
-            out,
-            settings=settings,
+        request = PreparationRequest(
+            source=source,
+            target=target,
+            dev_source=dev_source,
+            dev_target=dev_target,
+            out=out,
+            vocabulary=VOCABULARY,
+            tokenizer_sample=SAMPLES[sample],
             workers=workers,
-            on_documents=progress,
         )
+        report = prepare(request, progress)
         whole = time.perf_counter() - start
     training = moments["encoding train"] - moments["training the tokenizer"]
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

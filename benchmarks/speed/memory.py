@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.speed.harness import PeakMemory, in_child, load, table
 from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
+from cotext.data.requests import ControlledRequest
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
 
@@ -57,7 +58,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for factor in (1, FACTOR):
             data = Path(folder) / f"data-{factor}"
-            prepare_controlled(factor * DOCUMENTS, data)
+            prepare_controlled(ControlledRequest(size=str(factor * DOCUMENTS), out=data))
             found = in_child("memory", "--data", str(data))
             assert isinstance(found, dict)
             rows[factor] = found

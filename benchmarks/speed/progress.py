@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.speed.harness import apply, parser, table
-from cotext.cli.options import decode_settings
+from cotext.cli.options import settings
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.runtime.progress import Meter, display
@@ -84,7 +84,7 @@ def main() -> None:
     made.add_argument("--set", action="append", help="a key of decode")
     options = made.parse_args()
     apply(options)
-    opened = open_run(options.run, "cpu", decode_settings(options.set), threads=options.threads)
+    opened = open_run(options.run, "cpu", settings(options.set or []), threads=options.threads)
     documents: list[Document] = []
     for document in read_documents(options.source):
         if sum(map(len, documents)) >= options.sentences:

@@ -8,7 +8,7 @@ parallel corpus: FOLDER/pronoun.json and so on. An example has so many sentences
 the beginning of a document. `judge` reads the translation of the same corpus, and decides every choice by
 what stands there. OUT.json: `right`, `wrong`, `both`, `neither` in per cent by phenomenon, and `kept`: of the
 documents with a register or a term to keep, those in which all that is decided is decided alike, in per cent.
-OUT.decisions.json beside it is what `cotext evaluate --decisions` takes.
+OUT.decisions.json beside it is what `cotext compare-decisions` takes.
 """
 
 import argparse

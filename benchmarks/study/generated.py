@@ -3,7 +3,7 @@
     python -m benchmarks.study.generated RUN SUITE OUT.json
 
 OUT.json: `right`, `wrong`, `both` and `neither` in per cent, over all and by distance. OUT.decisions.json
-beside it is what `cotext evaluate --decisions` takes; only what is right counts as right.
+beside it is what `cotext compare-decisions` takes; only what is right counts as right.
 """
 
 import sys

@@ -6,18 +6,80 @@ translator.translate(["The table was new.", "It was expensive."])     # one docu
 translator.translate_document(cotext.Document("d1", ("...", "...")))
 translator.translate_documents([...])                               # many, in order, in shared batches
 translator.score(["The table was new."], ["Der Tisch war neu."])      # log-probability per sentence
+
+Files, as the commands `prepare`, `translate` and `evaluate` take them:
+
+cotext.prepare(cotext.PreparationRequest(source="train.en", target="train.de", dev_source="dev.en",
+                                         dev_target="dev.de", out="data"))
+cotext.translate_files(cotext.TranslationRequest(run="runs/a", files=["a.docx"], out="a.de.docx"))
+cotext.evaluate(cotext.EvaluationRequest(hypothesis=["ours.de"], reference=["test.de"]))
 """
 
 from typing import TYPE_CHECKING, Any
 
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.requests import PreparationRequest
+from cotext.evaluation.requests import EvaluationRequest
+from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 if TYPE_CHECKING:
+    from cotext.data.preparation_report import Report
+    from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
     from cotext.translation.api import Translator, load
+    from cotext.translation.file_report import FileReport
 
-__all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "__version__", "load"]
+__all__ = [
+    "CotextError",
+    "Document",
+    "EvaluationRequest",
+    "ParallelDocument",
+    "PreparationRequest",
+    "TranslationRequest",
+    "Translator",
+    "__version__",
+    "evaluate",
+    "load",
+    "prepare",
+    "translate_files",
+]
+
+
+def prepare(request: PreparationRequest) -> "Report":
+    """Make a data folder for training; returns its statistics. See `cotext.data.prepare.prepare`."""
+    from cotext.data.prepare import prepare as prepare_corpora
+
+    return prepare_corpora(request)
+
+
+def translate_files(request: TranslationRequest) -> "list[FileReport]":
+    """Translate files with a run and write them; returns a report for each file, in the order of the request.
+
+    Raises:
+        CotextError: standard input, shards and descriptions of language models, which the command line takes;
+            as `cotext.files.translate_request.FilesTranslation`.
+    """
+    from cotext.evaluation.studies.context.context_use import context_influences
+    from cotext.files.translate_request import FilesTranslation
+    from cotext.language_models.config import is_endpoint
+
+    if request.is_standard_input or request.shard is not None or is_endpoint(request.run):
+        raise CotextError(
+            "translate_files translates whole files with a run; standard input, shards and language models "
+            "are for the command line"
+        )
+    return FilesTranslation(request).run(explain=context_influences)
+
+
+def evaluate(request: EvaluationRequest) -> "Evaluation":
+    """Score files of translations against references.
+
+    See `cotext.evaluation.studies.evaluate.evaluate_files.evaluate_files`.
+    """
+    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+
+    return evaluate_files(request)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from tiny_runs import toy_documents, train_here
 from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
+from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.report import report_attention, title_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -77,12 +78,14 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
 def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:
     source = documents_file(tmp_path / "d.en", 3, 4)
     before = listing(world.run)
-    report = report_attention(world.run, source, tmp_path / "out")
+    report = report_attention(DocumentRequest(run=world.run, document=source, out=tmp_path / "out"))
     assert report.translated_by_run
     assert len(report.document.target) == len(report.document.source)
     assert all(report.document.target)
     again = report_attention(
-        world.run, source, tmp_path / "out", decode={"beam": 1}, document=report.document.id
+        DocumentRequest(
+            run=world.run, document=source, out=tmp_path / "out", decode={"beam": 1}, id=report.document.id
+        )
     )
     assert "beam:1" in again.signature
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"attention.json", *report.pictures}
@@ -93,7 +96,9 @@ def test_both_sides_may_stand_in_one_file(world: World, tmp_path: Path) -> None:
     path = tmp_path / "d.tsv"
     documents = [ParallelDocument("a", ("the cat", "a dog"), ("die katze", "eine hund"))]
     write_parallel(path, None, documents, "tsv")
-    report = report_attention(world.run, path, tmp_path / "out", target=path)
+    report = report_attention(
+        DocumentRequest(run=world.run, document=path, out=tmp_path / "out", target=path)
+    )
     assert report.document == documents[0]
     assert not report.translated_by_run
 
@@ -102,7 +107,9 @@ def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path
     path = tmp_path / "d.jsonl"
     documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
     write_parallel(path, None, documents, "jsonl")
-    report = report_attention(world.run, path, tmp_path / "out", target=path)
+    report = report_attention(
+        DocumentRequest(run=world.run, document=path, out=tmp_path / "out", target=path)
+    )
     assert report.numbers == (1, 3)
     assert [s["number"] for s in report.as_dict()["sentences"]] == [1, 3]
 
@@ -240,5 +247,7 @@ def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
 def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path, "docids")
     chosen = next(d for d in documents if len(d.source) == 1)
-    report = report_attention(mcn, source, tmp_path / "out", target=target, document=chosen.id)
+    report = report_attention(
+        DocumentRequest(run=mcn, document=source, out=tmp_path / "out", target=target, id=chosen.id)
+    )
     assert {each.kind for each in report.kinds} == {"encoder-local", "decoder", "cross-local"}

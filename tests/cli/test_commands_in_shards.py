@@ -120,7 +120,7 @@ def test_no_output_is_at_an_address(
     others = {
         "into a folder": "translate WORLD/run WORLD/test.en --out-dir OUT",
         "distill": "distill WORLD/run --data WORLD/data --out OUT",
-        "prepare": "prepare --controlled 20 --out OUT",
+        "prepare": "prepare-controlled 20 --out OUT",
         "train": "train focused-concatenation/s2to2 --data WORLD/data --out OUT",
     }
     words = {**COMMANDS, **others}[name].replace("WORLD", str(world.folder)).split()
@@ -219,7 +219,7 @@ def test_what_is_no_shard_is_refused(
 
 def test_a_shard_wants_a_place_for_its_part(world: World) -> None:
     refused = cotext("contrastive", world.run, world.folder / "suite.json", "--shard", "1/2")
-    assert (refused.code, "--shard keeps what it finds beside the output: add --out" in refused.err) == (
+    assert (refused.code, "--shard needs --out" in refused.err) == (
         2,
         True,
     )

@@ -214,8 +214,10 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "document b has no words" in refusal("context", run, tmp_path / "blank.jsonl", "--out", out)
     assert "unknown decode setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
-    assert "unknown context 'false'" in refusal("cxmi", run, *files, "--context", "false")
-    assert "add --translate" in refusal("cxmi", run, *files, "--protocol", "chrf")
+    assert "--context 'false': choose one of true, shuffled, random, none" in refusal(
+        "cxmi", run, *files, "--context", "false"
+    )
+    assert "--protocol needs --translate" in refusal("cxmi", run, *files, "--protocol", "chrf")
     assert "unknown protocol" in refusal("cxmi", run, *files, "--translate", "--protocol", "x")
     single = tmp_path / "one.jsonl"
     write_parallel(single, None, [ParallelDocument("a", ("the cat", "a"), ("die katze", "eine"))], "jsonl")

@@ -26,7 +26,7 @@ COMMANDS = {
     "translate": "translate RUN WORLD/test.en --out OUT.de --set beam=1",
     "evaluate": "evaluate --hypothesis WORLD/test.en --hypothesis WORLD/test.de --reference WORLD/test.de "
     "--paired --samples 100",
-    "evaluate-decisions": "evaluate --decisions WORLD-a.json --decisions WORLD-b.json",
+    "evaluate-decisions": "compare-decisions WORLD-a.json WORLD-b.json",
     "contrastive": "contrastive RUN WORLD/suite.json --controls --generate --set beam=1",
     "compare": "compare RUN --source WORLD/test.en --reference WORLD/test.de --suite WORLD/suite.json "
     "--samples 100 --out OUT.html --set beam=1",
@@ -97,15 +97,22 @@ def test_prepare_reports_for_programs(world: World, tmp_path: Path) -> None:
 
 def test_all_commands_that_print_figures_are_asked() -> None:
     """Whoever adds a command is reminded of this file."""
-    without = {"demo", "convert", "export", "serve", "serve-key"}  # do something, and say so
+    without = {
+        "demo",
+        "convert",
+        "convert-suite",
+        "convert-submission",
+        "export",
+        "serve",
+        "serve-key",
+    }  # do something, and say so
     commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     taking = {
         name for name, each in commands.items() if "json" in inspect.signature(each.callback).parameters
     }
     assert taking == commands.keys() - without
-    assert taking - {"head", "join", "prepare", "shortlist", "train", "import"} == {
-        line.split()[0] for line in COMMANDS.values()
-    }
+    elsewhere = {"head", "join", "prepare", "append", "prepare-controlled", "shortlist", "train", "import"}
+    assert taking - {*elsewhere, "evaluate-ctxpro"} == {line.split()[0] for line in COMMANDS.values()}
 
 
 def test_what_is_no_number_is_null_and_half_characters_are_escapes() -> None:

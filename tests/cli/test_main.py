@@ -24,7 +24,6 @@ from command_line import (
 from tiny_runs import toy_documents
 
 import cotext as package
-from cotext.cli.main import Format
 from cotext.config.recipe import recipe_names
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
@@ -35,8 +34,10 @@ from cotext.data.formats import (
     write_documents,
     write_parallel,
 )
+from cotext.data.requests import CorpusFormat
 from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
+from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -93,7 +94,8 @@ def test_help_names_every_command_and_every_format() -> None:
         "average",
     ]
     assert all(re.search(rf"\b{command}\b", shown) for command in [*commands, "demo"])
-    assert all(re.search(rf"(^|\W){name}\W", Format.__metadata__[0].help) for name in FORMATS)
+    described = options_of(CorpusFormat)["format"]
+    assert all(re.search(rf"(^|\W){name}\W", described.help) for name in FORMATS)
 
 
 def test_a_mistyped_configuration_is_told_before_anything_heavy_is_loaded() -> None:
@@ -124,13 +126,13 @@ def test_prepare_reports_the_corpus(world: World) -> None:
 
 def test_prepare_makes_the_controlled_corpus(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    shown = succeed("prepare", "--controlled", "3", "--out", out, "--seed", "4").out
+    shown = succeed("prepare-controlled", "3", "--out", out, "--seed", "4").out
     assert re.search(r"^documents +3 ", shown, re.M)
     assert {"train.arrow", "dev.en", "dev.de", "test.en", "test.de", "tokenizer"} <= {
         p.name for p in out.iterdir()
     }
     assert list((out / "contrastive").glob("*.json"))
-    refused = cotext("prepare", "--controlled", "3", "--out", out)
+    refused = cotext("prepare-controlled", "3", "--out", out)
     assert (refused.code, "--overwrite" in refused.err) == (2, True)
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 

@@ -83,9 +83,9 @@ def test_runs_are_compared_at_every_size(world: World, base: Path, tmp_path: Pat
     assert refused.code == 2
     assert "decode.before = 2: this system reads no windows" in refused.err
     refused = cotext("windows", world.run, *files, "--out", tmp_path / "v", "--protocol", "chrf")
-    assert "--protocol evaluates translations: add --translate" in refused.err
+    assert "--protocol needs --translate" in refused.err
     refused = cotext("windows", world.run, *files, "--out", tmp_path / "v", "--words", world.folder / "data")
-    assert "--words evaluates translations: add --translate" in refused.err
+    assert "--words needs --translate" in refused.err
     refused = cotext(
         "windows", world.run, *files, "--out", tmp_path / "v", "--translate", "--words", world.folder / "data"
     )

@@ -11,6 +11,7 @@ from cotext.data.append import append
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.prepare import prepare
+from cotext.data.requests import AppendRequest, PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.runtime.errors import CotextError
 
@@ -40,14 +41,14 @@ def documents(store: TokenStore) -> list[tuple[list[list[int]], list[list[int]]]
 
 def command(folder: Path, name: str = "new") -> list[str | Path]:
     sides = ["--source", folder / f"{name}.en", "--target", folder / f"{name}.de"]
-    return ["prepare", "--append", *sides, "--out", folder / "data"]
+    return ["append", *sides, "--out", folder / "data"]
 
 
 def test_as_if_prepared_at_once(folder: Path) -> None:
     data = folder / "data"
     first = (data / "train.arrow").read_bytes()
     kept = {path: path.read_bytes() for path in (*data.glob("tokenizer/*"), *data.glob("dev.*"))}
-    report = append(folder / "new.en", folder / "new.de", data)
+    report = append(AppendRequest(source=folder / "new.en", target=folder / "new.de", out=data))
     store = TokenStore(data / "train.arrow")
     assert len(store.shards) == 2
     assert next(store.shard_paths()).read_bytes() == first
@@ -58,8 +59,9 @@ def test_as_if_prepared_at_once(folder: Path) -> None:
     assert "of what was appended, dev: of " in report.render()
     whole = [*read_parallel(folder / "train.en", folder / "train.de"), *NEW]
     write_parallel(folder / "whole.en", folder / "whole.de", whole, "text")
-    names = [folder / name for name in ("whole.en", "whole.de", "dev.en", "dev.de", "at-once")]
-    at_once = prepare(*names, tokenizer=data)
+    names = {"source": "whole.en", "target": "whole.de", "dev_source": "dev.en", "dev_target": "dev.de"}
+    sides = {side: folder / name for side, name in names.items()}
+    at_once = prepare(PreparationRequest(**sides, out=folder / "at-once", tokenizer=str(data)))
     assert at_once.splits["train"] == report.splits["train"]
     assert documents(TokenStore(folder / "at-once" / "train.arrow")) == documents(store)
 
@@ -100,14 +102,14 @@ def test_files_of_others_stay(folder: Path) -> None:
 
 def test_refusals(folder: Path) -> None:
     with pytest.raises(CotextError, match="no prepared data there to append to"):
-        append(folder / "new.en", folder / "new.de", folder / "nowhere")
+        append(AppendRequest(source=folder / "new.en", target=folder / "new.de", out=folder / "nowhere"))
     for other in (["--vocabulary", "9"], ["--seed", "1"], ["--language", "de"]):
         refused = cotext(*command(folder), *other)
-        assert (refused.code, "--append takes the tokenizer" in refused.err) == (2, True)
+        assert (refused.code, "No such option" in refused.err) == (2, True)
     path = folder / "data" / "train.arrow"
     path.write_bytes(path.read_bytes()[:-8] + b"12345678")
     with pytest.raises(CotextError, match=r"train\.arrow: damaged"):
-        append(folder / "new.en", folder / "new.de", folder / "data")
+        append(AppendRequest(source=folder / "new.en", target=folder / "new.de", out=folder / "data"))
     assert not (folder / ".data.preparing").exists()
 
 

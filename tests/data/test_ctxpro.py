@@ -108,5 +108,5 @@ def test_what_is_no_suite(tmp_path: Path, text: str) -> None:
 def test_it_is_recognised_and_no_contrastive_suite(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert is_ctxpro_file(path)
-    with pytest.raises(CotextError, match=r"--generate`, files of translations by `evaluate --ctxpro"):
+    with pytest.raises(CotextError, match=r"--generate`, files of translations by `evaluate-ctxpro"):
         read_suite(path)

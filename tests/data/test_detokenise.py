@@ -99,7 +99,7 @@ def test_either_side_has_its_own_language() -> None:
 def test_a_suite_has_another_name_and_the_same_choices(tmp_path: Path) -> None:
     given, out = tmp_path / "deixis_test.json", tmp_path / "out.json"
     given.write_text(json.dumps([GROUP]))
-    succeed("convert", given, "--to", "contrastive", "--detokenise", "--out", out)
+    succeed("convert-suite", given, "--detokenise", "--out", out)
     suite, before = read_suite(out), read_suite(given)
     assert suite.name == f"{before.name}-detokenised"
     [example], [tokenised] = suite.examples, before.examples
@@ -147,28 +147,20 @@ def test_languages_that_no_name_tells_have_to_be_given(tmp_path: Path) -> None:
 def test_languages_of_a_suite_may_be_given_and_it_is_detokenised_once(tmp_path: Path) -> None:
     given, out = tmp_path / "deixis_test.json", tmp_path / "out.json"
     given.write_text(json.dumps([GROUP]))
-    run = ("--to", "contrastive", "--detokenise", "--source-language", "fr")
-    succeed("convert", given, *run, "--out", out)
+    run = ("--detokenise", "--source-language", "fr")
+    succeed("convert-suite", given, *run, "--out", out)
     assert read_suite(out).examples[0].source[0] == "I 've never seen it."
-    again = cotext("convert", out, *run, "--out", tmp_path / "twice.json")
+    again = cotext("convert-suite", out, *run, "--out", tmp_path / "twice.json")
     assert (again.code, "is detokenised already" in again.err) == (2, True)
     heading = json.loads(out.read_text())
     heading.update(name="x", source_language="English")
     out.write_text(json.dumps(heading))
-    asked = cotext("convert", out, "--to", "contrastive", "--detokenise", "--out", tmp_path / "twice.json")
+    asked = cotext("convert-suite", out, "--detokenise", "--out", tmp_path / "twice.json")
     assert "--source-language en" in asked.err
 
 
-@pytest.mark.parametrize("to", ["text", "contrastive"])
+@pytest.mark.parametrize("command", [("convert", "--to", "text"), ("convert-suite",)])
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_languages_are_for_detokenisation(to: str, side: str, tmp_path: Path) -> None:
-    refused = cotext("convert", tmp_path / "a", "--to", to, "--out", "c", f"--{side}-language", "en")
-    assert (refused.code, f"--{side}-language is for" in refused.err) == (2, True)
-
-
-def test_a_submission_is_not_detokenised(tmp_path: Path) -> None:
-    refused = cotext(
-        "convert", tmp_path / "a", "--to", "wmt", "--like", tmp_path / "b", "--detokenise", "--out", "c"
-    )
-    assert refused.code == 2
-    assert "--detokenise is for corpora and contrastive suites" in refused.err
+def test_languages_are_for_detokenisation(command: tuple[str, ...], side: str, tmp_path: Path) -> None:
+    refused = cotext(*command, tmp_path / "a", "--out", "c", f"--{side}-language", "en")
+    assert (refused.code, f"--{side}-language needs --detokenise" in refused.err) == (2, True)

@@ -25,7 +25,7 @@ from cotext.data.formats import (
 )
 from cotext.data.formats.streams import opened
 from cotext.data.prepare import prepare
-from cotext.data.tokenizer import TokenizerSettings
+from cotext.data.requests import PreparationRequest
 from cotext.runtime.addresses import address_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -180,9 +180,10 @@ def test_every_format_is_read_at_an_address(store: str, tmp_path: Path) -> None:
 def test_a_corpus_at_an_address_is_prepared(store: str, tmp_path: Path) -> None:
     write_parallel(tmp_path / "train.parquet", None, PAIRS[:-1], "parquet")
     path = put(store, "train.parquet", (tmp_path / "train.parquet").read_bytes())
-    settings = TokenizerSettings(vocabulary=48, byte_fallback=False, num_threads=1)
     for source, out in ((path, "far"), (tmp_path / "train.parquet", "near")):
-        prepare(source, None, source, None, tmp_path / out, settings=settings)
+        prepare(
+            PreparationRequest(source=source, dev_source=source, out=tmp_path / out, vocabulary=48, workers=1)
+        )
     for name in ("train.arrow", "dev.jsonl"):
         assert checksum(tmp_path / "far" / name) == checksum(tmp_path / "near" / name)
 

@@ -24,12 +24,13 @@ from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.preparation_notes import document_notes
 from cotext.data.prepare import Report, prepare, prepare_controlled
+from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
 from cotext.data.store import TokenStore
 from cotext.data.store_file import Flat
 from cotext.data.suite_files import read_suite
-from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
+from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
@@ -67,15 +68,15 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-def run(files: dict[str, Path], out: Path, **options: object) -> Report:
-    return prepare(
-        files["train_source"],
-        files["train_target"],
-        files["dev_source"],
-        files["dev_target"],
-        out,
-        **{"test_source": files["test_source"], "test_target": files["test_target"], **options},  # type: ignore[arg-type]
-    )
+SIDES = ("source", "target")
+
+
+def run(files: dict[str, Path], out: Path, **options: Any) -> Report:
+    progress = options.pop("on_documents", lambda stage, documents: None)
+    sides = {f"{split}_{side}": files[f"{split}_{side}"] for split in ("dev", "test") for side in SIDES}
+    train = {side: files[f"train_{side}"] for side in SIDES}
+    request = PreparationRequest(out=out, **{**train, **sides, "workers": 1, **options})
+    return prepare(request, progress)
 
 
 def listing(folder: Path) -> set[str]:
@@ -106,7 +107,7 @@ def test_prepared_folder_gives_the_corpus_back(files: dict[str, Path], tmp_path:
 
 
 def test_report_says_what_was_done(files: dict[str, Path], tmp_path: Path) -> None:
-    report = run(files, tmp_path / "out", settings=TokenizerSettings(vocabulary=40))
+    report = run(files, tmp_path / "out", vocabulary=40)
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     source = files["train_source"]
     assert written["inputs"][str(source)] == hashlib.sha256(source.read_bytes()).hexdigest()
@@ -132,7 +133,7 @@ def test_vocabulary_shrinks_only_when_nobody_asked_for_a_size(files: dict[str, P
     assert len(report.notes) == 1
     assert "by the size of the corpus (" in report.render()
     with pytest.raises(CotextError, match="largest possible is"):
-        run(files, tmp_path / "other", settings=TokenizerSettings(vocabulary=32_000))
+        run(files, tmp_path / "other", vocabulary=32_000)
     assert not (tmp_path / "other").exists()
 
 
@@ -195,7 +196,11 @@ def test_no_sample_of_a_tokenizer(files: dict[str, Path], tmp_path: Path, given:
 def test_one_file_with_both_languages(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / f"{name}.jsonl", None, corpus, "jsonl")
-    report = prepare(tmp_path / "train.jsonl", None, tmp_path / "dev.jsonl", None, tmp_path / "out")
+    report = prepare(
+        PreparationRequest(
+            source=tmp_path / "train.jsonl", dev_source=tmp_path / "dev.jsonl", out=tmp_path / "out"
+        )
+    )
     assert set(report.splits) == {"train", "dev"}
     assert [d.id for d in TokenStore(tmp_path / "out" / "train.arrow")] == [d.id for d in TRAIN]
     assert "test.arrow" not in listing(tmp_path / "out")
@@ -205,16 +210,20 @@ def test_one_file_with_both_languages(tmp_path: Path) -> None:
 def test_languages_that_a_file_with_both_names(tmp_path: Path, format: str) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / name, None, corpus, format, ("fr-FR", "ita_Latn"))
-    paths = tmp_path / "train", None, tmp_path / "dev", None
-    assert str(prepare(*paths, tmp_path / "out").pair) == "fr-it"
-    assert str(prepare(*paths, tmp_path / "given", languages=Languages("", "de")).pair) == "fr-de"
+
+    def pair(out: str, **languages: Any) -> str:
+        sides = {"source": tmp_path / "train", "dev_source": tmp_path / "dev"}
+        return str(prepare(PreparationRequest(**sides, out=tmp_path / out, **languages)).pair)
+
+    assert pair("out") == "fr-it"
+    assert pair("given", target_language="de") == "fr-de"
     write_parallel(tmp_path / "train", None, TRAIN, format)  # of languages that nothing tells
-    assert str(prepare(*paths, tmp_path / "unknown").pair) == ""
+    assert pair("unknown") == ""
 
 
 def test_moses_bpe(files: dict[str, Path], tmp_path: Path) -> None:
-    settings = TokenizerSettings(kind="moses-bpe", vocabulary=20, language="de")
-    assert run(files, tmp_path / "out", settings=settings).splits["train"].unknown_token_rate == (0, 0)
+    settings = {"tokenizer": "moses-bpe", "vocabulary": 20, "language": "de"}
+    assert run(files, tmp_path / "out", **settings).splits["train"].unknown_token_rate == (0, 0)
     assert load_tokenizer(tmp_path / "out" / "tokenizer").encode("Haus")
 
 
@@ -339,7 +348,7 @@ def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Pat
         run(files, out, on_documents=Stages("encoding dev"))
     before = contents(hidden)
     with pytest.raises(CotextError, match=r"\.out\.preparing: holds what an interrupted .* add --overwrite"):
-        run(files, out, settings=TokenizerSettings(vocabulary=40))
+        run(files, out, vocabulary=40)
     files["dev_target"].write_text(files["dev_target"].read_text().replace("Haus", "Hof"))
     with pytest.raises(CotextError, match="from other files or with other settings"):
         run(files, out)
@@ -348,7 +357,7 @@ def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Pat
         run(files, out)
     del before["preparing.json"]
     assert {name: content for name, content in contents(hidden).items() if name in before} == before
-    report = run(files, out, settings=TokenizerSettings(vocabulary=40), overwrite=True)
+    report = run(files, out, vocabulary=40, overwrite=True)
     assert report.tokenizer["pieces"] == 40
     assert not hidden.exists()
 
@@ -444,7 +453,8 @@ def test_side_files_are_recorded(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / f"{name}.en", tmp_path / f"{name}.de", corpus, "docids")
     names = [tmp_path / name for name in ("train.en", "train.de", "dev.en", "dev.de")]
-    report = prepare(*names, tmp_path / "out")
+    sides = dict(zip(("source", "target", "dev_source", "dev_target"), names, strict=True))
+    report = prepare(PreparationRequest(**sides, out=tmp_path / "out"))
     assert {Path(path).name for path in report.inputs} == {
         *(n.name for n in names),
         "train.docids",
@@ -456,7 +466,7 @@ def test_side_files_are_recorded(tmp_path: Path) -> None:
 def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """The folder and the report of a corpus of 60 documents."""
     out = tmp_path_factory.mktemp("controlled") / "out"
-    return out, prepare_controlled(60, out, seed=3, contrastive_examples=12)
+    return out, prepare_controlled(ControlledRequest(size="60", out=out, seed=3, contrastive_examples=12))
 
 
 def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> None:
@@ -465,7 +475,7 @@ def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> N
     assert report.pair == open_data(out).languages == Languages("en", "de")
     assert report.command == {
         "controlled": VERSION,
-        "size": 60,
+        "size": "60",
         "documents": 60,
         "seed": 3,
         "contrastive_examples": 12,
@@ -485,13 +495,16 @@ def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> N
         assert len(TokenStore(out / f"{split}.arrow")) == len(raw)
     assert tokenizer.pieces == 1500
     with pytest.raises(CotextError, match="unknown size 'huge'; choose one of small, medium, large"):
-        prepare_controlled("huge", tmp_path / "other")
+        prepare_controlled(ControlledRequest(size="huge", out=tmp_path / "other"))
 
 
 def test_controlled_corpus_in_another_word_order(controlled: tuple[Path, Report], tmp_path: Path) -> None:
     """All that is written has the order, and the report names it; nothing else differs."""
     usual, other = controlled[0], tmp_path / "other"
-    report = prepare_controlled(60, other, seed=3, contrastive_examples=12, order="verb-final", mentions=4)
+    request = ControlledRequest(
+        size="60", out=other, seed=3, contrastive_examples=12, word_order="verb-final", mentions=4
+    )
+    report = prepare_controlled(request)
     assert (report.command["word_order"], report.command["mentions"]) == ("verb-final", 4)
     for split in ("dev", "test"):
         assert (usual / f"{split}.en").read_bytes() == (other / f"{split}.en").read_bytes()
@@ -578,7 +591,8 @@ def test_collector_on_a_hand_worked_corpus() -> None:
 def test_real_corpus(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "mix-ende"
     names = [folder / f"{split}.{language}.xz" for split in ("dev", "test") for language in ("en", "de")]
-    report = prepare(*names, tmp_path / "out", settings=TokenizerSettings(vocabulary=4000))
+    sides = dict(zip(("source", "target", "dev_source", "dev_target"), names, strict=True))
+    report = prepare(PreparationRequest(**sides, out=tmp_path / "out", vocabulary=4000))
     assert (report.splits["train"].documents, report.splits["train"].sentences) == (112, 4104)
     assert (report.splits["dev"].documents, report.splits["dev"].sentences) == (159, 5812)
     assert report.splits["train"].unknown_token_rate == (0, 0)
@@ -587,7 +601,7 @@ def test_real_corpus(shared_data: Path, tmp_path: Path) -> None:
 def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(
     controlled: tuple[Path, Report], tmp_path: Path
 ) -> None:
-    prepare_controlled(20, tmp_path, seed=3, contrastive_examples=1)
+    prepare_controlled(ControlledRequest(size="20", out=tmp_path, seed=3, contrastive_examples=1))
     tokenizers = [load_tokenizer(folder / "tokenizer") for folder in (tmp_path, controlled[0])]
     assert tokenizers[0].fingerprint == tokenizers[1].fingerprint
     sentence = "The table was small."

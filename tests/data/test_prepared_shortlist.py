@@ -12,6 +12,7 @@ from cotext.data import prepared_shortlist
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.prepare import prepare
+from cotext.data.requests import PreparationRequest
 from cotext.data.shortlist import SHORTLIST, Shortlist, coverage, learned_shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
@@ -63,7 +64,9 @@ def test_the_table_and_what_it_loses_come_with_the_data(corpus: Path) -> None:
 def test_an_interrupted_table_is_made_when_preparing_goes_on(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [corpus / f"{split}.{side}" for split in ("train", "dev") for side in ("en", "de")]
+    names = {"source": "train.en", "target": "train.de", "dev_source": "dev.en", "dev_target": "dev.de"}
+    sides = {side: corpus / name for side, name in names.items()}
+    request = PreparationRequest(**sides, out=tmp_path / "data", shortlist=True, workers=1)
 
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
@@ -71,11 +74,11 @@ def test_an_interrupted_table_is_made_when_preparing_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(prepared_shortlist, "learned_shortlist", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prepare(*files, tmp_path / "data", shortlist=True)
+            prepare(request)
     assert not (tmp_path / "data").exists()
     with monkeypatch.context() as patch:
         patch.setattr(prepare_module, "encode_corpus", interrupted)  # which is done
-        report = prepare(*files, tmp_path / "data", shortlist=True)
+        report = prepare(request)
     assert set(report.shortlist) == {"25", "100"}
     assert same(
         Shortlist.load(tmp_path / "data" / SHORTLIST, load_tokenizer(tmp_path / "data" / "tokenizer")),
@@ -92,9 +95,9 @@ def test_appending_makes_the_table_of_all(corpus: Path, tmp_path: Path) -> None:
     turned = type(document)("t", document.source, (*document.target[1:], document.target[0]))
     write_parallel(tmp_path / "new.en", tmp_path / "new.de", [turned], "text")
     files = ["--source", tmp_path / "new.en", "--target", tmp_path / "new.de"]
-    refused = cotext("prepare", "--append", *files, "--out", data, "--shortlist")
-    assert (refused.code, "leave --shortlist out" in refused.err) == (2, True)
-    told = succeed("prepare", "--append", *files, "--out", data).out
+    refused = cotext("append", *files, "--out", data, "--shortlist")
+    assert (refused.code, "No such option" in refused.err) == (2, True)
+    told = succeed("append", *files, "--out", data).out
     assert "shortlist=100: " in told
     assert (data / SHORTLIST).read_bytes() != before
     table = Shortlist.load(data / SHORTLIST, load_tokenizer(data / "tokenizer"))
@@ -102,7 +105,7 @@ def test_appending_makes_the_table_of_all(corpus: Path, tmp_path: Path) -> None:
     assert same(table, learned(data))
     found = coverage(table, TokenStore(data / "dev.arrow"), 100, load_tokenizer(data / "tokenizer"))
     assert json.loads((data / "report.json").read_text())["shortlist"]["100"]["tokens"] == found.tokens
-    assert succeed("prepare", "--append", *files, "--out", data).out == told
+    assert succeed("append", *files, "--out", data).out == told
 
 
 def test_a_run_has_the_table_of_its_data(corpus: Path, tmp_path: Path) -> None:
@@ -125,8 +128,8 @@ def test_a_run_has_the_table_of_its_data(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_what_gains_nothing_by_a_table_is_refused(tmp_path: Path) -> None:
-    refused = cotext("prepare", "--controlled", "20", "--shortlist", "--out", tmp_path / "data")
-    assert (refused.code, "--controlled is too small" in refused.err) == (2, True)
+    refused = cotext("prepare-controlled", "20", "--shortlist", "--out", tmp_path / "data")
+    assert (refused.code, "No such option" in refused.err) == (2, True)
     assert not (tmp_path / "data").exists()
 
 
@@ -135,5 +138,5 @@ def test_a_corpus_without_a_pair_makes_no_folder(tmp_path: Path) -> None:
     documents = [ParallelDocument(f"{n}", ("a b c d", ""), ("", "x y z")) for n in range(3)]
     write_parallel(corpus, None, documents, "jsonl")
     with pytest.raises(CotextError, match="no sentence pair"):
-        prepare(corpus, None, corpus, None, tmp_path / "data", shortlist=True)
+        prepare(PreparationRequest(source=corpus, dev_source=corpus, out=tmp_path / "data", shortlist=True))
     assert not (tmp_path / "data").exists()

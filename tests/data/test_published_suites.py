@@ -208,23 +208,21 @@ def test_blocks_that_are_wrong_are_named(tmp_path: Path, block: Any, message: st
 def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
     path, out = suite_file(tmp_path, entry(), LAST), tmp_path / "ctx.json.gz"
     folder = subtitles(tmp_path)
-    shown = succeed("convert", path, "--to", "contrastive", "--documents", folder, "--out", out)
+    shown = succeed("convert-suite", path, "--documents", folder, "--out", out)
     assert shown.out == f"{out}: contrapro-original-ctx3, 2 examples\n"
     assert read_suite(out) == read_suite(path, SubtitleContext(folder, 3))
-    succeed("convert", path, "--to", "contrastive", "--context", 0, "--out", out)
+    succeed("convert-suite", path, "--context", 0, "--out", out)
     assert read_suite(out).name == "contrapro-original-ctx0"
     before = out.read_bytes()
     for arguments, message in (
-        (["--to", "contrastive"], "--documents FOLDER"),
-        (["--to", "contrastive", "--context", 1], "need the folder"),
-        (["--to", "contrastive", "--out-target", tmp_path / "b"], "one file"),
-        (["--to", "jsonl", "--context", 1], "are for --to contrastive"),
+        ([], "--documents FOLDER"),
+        (["--context", 1], "need the folder"),
     ):
-        refused = cotext("convert", path, "--out", out, *arguments)
+        refused = cotext("convert-suite", path, "--out", out, *arguments)
         assert refused.code == 2
         assert message in refused.err
-    refused = cotext("convert", out, "--out", tmp_path / "c", "--to", "contrastive", "--context", 1)
+    refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--context", 1)
     assert "need the folder" in refused.err
-    refused = cotext("convert", out, "--out", tmp_path / "c", "--to", "contrastive", "--documents", folder)
+    refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--documents", folder)
     assert "has its own context" in refused.err
     assert out.read_bytes() == before

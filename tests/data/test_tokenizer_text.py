@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import cotext, prepare_arguments, succeed, write_corpus
 from test_prepare import Stages, contents
 
 from cotext.data.prepare import Report, prepare
+from cotext.data.requests import PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.runtime.errors import CotextError
@@ -33,9 +35,12 @@ def texts(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "wmt.en", tmp_path / "wmt.jsonl"
 
 
-def run(corpus: Path, out: Path, texts: tuple[Path, ...], **options: object) -> Report:
-    files = [corpus / name for name in ("train.en", "train.de", "dev.en", "dev.de")]
-    return prepare(*files, out, settings=SETTINGS, tokenizer_text=texts, **options)  # type: ignore[arg-type]
+def run(corpus: Path, out: Path, texts: tuple[Path, ...], **options: Any) -> Report:
+    names = {"source": "train.en", "target": "train.de", "dev_source": "dev.en", "dev_target": "dev.de"}
+    sides = {side: corpus / name for side, name in names.items()}
+    progress = options.pop("on_documents", lambda stage, documents: None)
+    more = {"tokenizer": SETTINGS.kind, "vocabulary": SETTINGS.vocabulary, "workers": 1, **options}
+    return prepare(PreparationRequest(**sides, out=out, tokenizer_text=texts, **more), progress)
 
 
 def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
@@ -83,8 +88,8 @@ def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_pat
     ]
     for arguments, message in (
         ([*trained, "--tokenizer", other], "is trained already"),
-        (["prepare", "--controlled", "9", "--out", tmp_path / "out"], "makes its own corpus and tokenizer"),
-        (["prepare", "--append", "--source", corpus / "train.en", "--out", other], "takes the tokenizer"),
+        (["prepare-controlled", "9", "--out", tmp_path / "out"], "No such option"),
+        (["append", "--source", corpus / "train.en", "--out", other], "No such option"),
     ):
         refused = cotext(*arguments, text)
         assert (refused.code, message in refused.err) == (2, True), refused.err

@@ -182,8 +182,8 @@ def test_translated_paragraphs_become_a_submission(tmp_path: Path) -> None:
     )
     lines, out = tmp_path / "lines.de", tmp_path / "out.jsonl"
     lines.write_text("Eins.\nZwei.\n\nA\nB\nC\n", encoding="utf-8")
-    options = ["--to", "wmt", "--like", task, "--out", out, "--target-language", "de"]
-    assert succeed("convert", lines, *options).out == f"{out}: 5 paragraphs in 2 documents\n"
+    options = ["--like", task, "--out", out, "--target-language", "de"]
+    assert succeed("convert-submission", lines, *options).out == f"{out}: 5 paragraphs in 2 documents\n"
     first, second = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert first == {
         "dataset_id": "wmt26",
@@ -197,14 +197,14 @@ def test_translated_paragraphs_become_a_submission(tmp_path: Path) -> None:
     shuffled = tmp_path / "shuffled.jsonl"
     shuffled.write_text("".join(reversed(out.read_text(encoding="utf-8").splitlines(True))), encoding="utf-8")
     again = tmp_path / "again.jsonl"
-    succeed("convert", shuffled, *options[:4], "--out", again, *options[6:])
+    succeed("convert-submission", shuffled, *options[:2], "--out", again, *options[4:])
     assert again.read_bytes() == out.read_bytes()
     lines.write_text("Eins.\n\nA\nB\nC\n", encoding="utf-8")
-    refused = cotext("convert", lines, *options)
+    refused = cotext("convert-submission", lines, *options)
     assert (refused.code, "document 'd1': 1 paragraphs for 2 of the source" in refused.err) == (2, True)
     assert again.read_bytes() == out.read_bytes()
     lines.write_text("Eins.\nZwei.\n", encoding="utf-8")
-    refused = cotext("convert", lines, *options)
+    refused = cotext("convert-submission", lines, *options)
     assert (refused.code, "1 documents for 2 lines of" in refused.err) == (2, True)
 
 
@@ -220,7 +220,7 @@ def test_what_is_still_to_be_translated_is_no_hypothesis(tmp_path: Path) -> None
         assert [line.hypothesis for line in lines] == [None] * len(lines)
         expected = list(read_documents(task if given else own, given[1] if given else None))
         assert list(read_documents(out)) == expected
-        refused = cotext("convert", out, "--to", "wmt", "--like", task, "--out", tmp_path / "s.jsonl")
+        refused = cotext("convert-submission", out, "--like", task, "--out", tmp_path / "s.jsonl")
         assert (refused.code, "the other side alone is there" in refused.err) == (2, True)
 
 

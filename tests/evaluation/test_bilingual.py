@@ -7,8 +7,8 @@ import pytest
 import torch
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
-from cotext.cli.bilingual import context_influences
 from cotext.data.documents import ParallelDocument
+from cotext.evaluation.studies.context.context_use import context_influences
 from cotext.files.bilingual_page import render_page
 from cotext.files.translate_blocks import PairedSentence
 from cotext.translation.translator import DocumentTranslator

@@ -491,14 +491,17 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--comet Unbabel/wmt22-comet-da", "COMET runs in an environment of its own"),
+        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET runs in an environment of its own"),
         ("--comet a --comet-python {python}", "COMET reads the source too"),
-        ("--comet-context 2", "--comet-context needs --comet MODEL"),
+        ("--comet-context 2", "--comet-context needs --comet"),
         ("--comet-python x", "--comet-python needs"),
-        ("--comet-slide 2", "--comet-slide needs --comet MODEL"),
+        ("--comet-slide 2", "--comet-slide needs --comet"),
         ("--comet-stride 2", "--comet-stride needs --comet-slide"),
-        ("--comet a --comet-python {python} --comet-slide 0", "a window has at least one sentence"),
-        ("--comet {files}/no.ckpt --comet-python {python}", "no.ckpt: no such COMET model"),
+        ("--comet a --comet-python {python} --comet-slide 0", "--comet-slide 0: give at least 1"),
+        (
+            "--comet {files}/no.ckpt --comet-python {python} --source {files}/source",
+            "no.ckpt: no such COMET model",
+        ),
     ],
 )
 def test_what_evaluate_refuses(

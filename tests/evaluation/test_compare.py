@@ -23,7 +23,7 @@ from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
 from cotext.evaluation.studies.compare.gains import context_gains
-from cotext.evaluation.studies.compare.job import ComparisonRequest, name_runs
+from cotext.evaluation.studies.compare.job import name_runs
 from cotext.evaluation.studies.compare.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.evaluation.studies.compare.page import render_comparison
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
@@ -756,4 +756,3 @@ def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_
     outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
     assert outcome.code == 2
     assert "holds no test set" in outcome.err
-    assert ComparisonRequest((runs[0],)).protocols == ()

@@ -14,7 +14,7 @@ from command_line import cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.ctxpro import has_form, is_reachable
-from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.requests import CtxproRequest
 from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro
 from cotext.runtime.errors import CotextError
 
@@ -71,7 +71,9 @@ def test_forms_with_punctuation_are_out_of_reach() -> None:
 
 
 def test_accuracies_by_rule_and_distance(tmp_path: Path) -> None:
-    found = evaluate_ctxpro(write(tmp_path), [lines(tmp_path / "good", GOOD)], last_by="rules")
+    found = evaluate_ctxpro(
+        CtxproRequest(suite=write(tmp_path), hypothesis=[lines(tmp_path / "good", GOOD)], splitter="rules")
+    )
     forms = found.forms["good"]
     assert forms.right == (True, True, True, True, False)
     assert (forms.overall.correct, forms.overall.total, forms.unreachable) == (4, 5, 1)
@@ -97,8 +99,8 @@ def test_accuracies_by_rule_and_distance(tmp_path: Path) -> None:
 
 def test_the_last_sentence_alone_is_read_unless_all_of_a_line_is_the_segment(tmp_path: Path) -> None:
     suite, poor = write(tmp_path), lines(tmp_path / "poor", POOR)
-    last = evaluate_ctxpro(suite, [poor], last_by="rules").forms["poor"]
-    whole = evaluate_ctxpro(suite, [poor], last_by="none").forms["poor"]
+    last = evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[poor], splitter="rules")).forms["poor"]
+    whole = evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[poor], splitter="none")).forms["poor"]
     assert last.right == (False, False, False, False, False)
     assert whole.right == (False, True, False, False, False)
     assert (last.empty, "|last:whole-segment|" in whole.signature) == (1, True)
@@ -109,19 +111,28 @@ def test_documents_stand_for_their_last_sentence(tmp_path: Path) -> None:
     each = [Document(str(n), ("sie er es", line)) for n, line in enumerate(GOOD)]
     write_documents(tmp_path / "each", each, "jsonl")
     write_documents(tmp_path / "one", [Document("all", tuple(GOOD))], "jsonl")
-    found = evaluate_ctxpro(suite, [tmp_path / "each", tmp_path / "one"], last_by="none")
+    found = evaluate_ctxpro(
+        CtxproRequest(suite=suite, hypothesis=[tmp_path / "each", tmp_path / "one"], splitter="none")
+    )
     assert [forms.right for forms in found.forms.values()] == [(True, True, True, True, False)] * 2
     # An empty line is a translation of nothing, whether the format is detected or named.
     poor = lines(tmp_path / "poor", POOR)
-    named, found_out = (evaluate_ctxpro(suite, [poor], last_by="none", format=f) for f in ("text", None))
+    named, found_out = (
+        evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[poor], splitter="none", format=f))
+        for f in ("text", None)
+    )
     assert named.forms["poor"].right == found_out.forms["poor"].right
     with pytest.raises(CotextError, match=r"short: 4 lines, but the suite has 5 examples"):
-        evaluate_ctxpro(suite, [lines(tmp_path / "short", GOOD[:4])], last_by="none")
+        evaluate_ctxpro(
+            CtxproRequest(suite=suite, hypothesis=[lines(tmp_path / "short", GOOD[:4])], splitter="none")
+        )
 
 
 def test_systems_are_tested_over_documents(tmp_path: Path) -> None:
     files = [lines(tmp_path / "poor", POOR), lines(tmp_path / "good", GOOD)]
-    found = evaluate_ctxpro(write(tmp_path), files, last_by="rules", resampling=Resampling(samples=200))
+    found = evaluate_ctxpro(
+        CtxproRequest(suite=write(tmp_path), hypothesis=files, splitter="rules", paired=True, samples=200)
+    )
     test = found.evaluation.paired["ctxpro"]
     assert (test.unit, test.units, test.comparisons[0].difference) == ("document", 3, pytest.approx(80.0))
 
@@ -130,13 +141,11 @@ def test_decisions_of_an_evaluation_can_be_compared(tmp_path: Path) -> None:
     suite = write(tmp_path)
     for name, translations in (("good", GOOD), ("poor", POOR)):
         hypothesis = lines(tmp_path / name, translations)
-        options = ["--ctxpro", suite, "--hypothesis", hypothesis, "--splitter", "rules", "--json"]
-        report = json.loads(succeed("evaluate", *options).out)
+        options = [suite, "--hypothesis", hypothesis, "--splitter", "rules", "--json"]
+        report = json.loads(succeed("evaluate-ctxpro", *options).out)
         assert report["systems"][name]["scores"]["ctxpro"]["value"] == (80 if name == "good" else 0)
         (tmp_path / f"{name}.json").write_text(json.dumps(report["suites"][name]))
-    shown = succeed(
-        "evaluate", *(part for n in ("poor", "good") for part in ("--decisions", tmp_path / f"{n}.json"))
-    )
+    shown = succeed("compare-decisions", tmp_path / "poor.json", tmp_path / "good.json")
     assert "ctxpro/en-de/gender/test, 5 examples of 3 documents" in shown.out
     assert "+80.00" in shown.out
 
@@ -147,7 +156,7 @@ def test_sentence_splitter_is_what_is_used_if_nothing_else_is_said(
     suite, good = write(tmp_path), lines(tmp_path / "good", GOOD)
     monkeypatch.setitem(sys.modules, "sentence_splitter", None)
     with pytest.raises(CotextError, match=r"pip install 'cotext\[ctxpro\]', or choose --splitter rules"):
-        evaluate_ctxpro(suite, [good])
+        evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[good]))
     package = ModuleType("sentence_splitter")
 
     class SentenceSplitterException(Exception):  # noqa: N818 - as the package has it
@@ -165,23 +174,23 @@ def test_sentence_splitter_is_what_is_used_if_nothing_else_is_said(
     package.SentenceSplitterException = SentenceSplitterException  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sentence_splitter", package)
     monkeypatch.setattr("cotext.evaluation.metrics.ctxpro.version", lambda name: "9.9")
-    forms = evaluate_ctxpro(suite, [good]).forms["good"]
+    forms = evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[good])).forms["good"]
     assert forms.right == (True, True, True, True, False)
     assert "|last:sentence-splitter-9.9:de|" in forms.signature
     with pytest.raises(CotextError, match="no rules for the language 'xx'"):
-        evaluate_ctxpro(suite, [good], target_language="xx")
+        evaluate_ctxpro(CtxproRequest(suite=suite, hypothesis=[good], target_language="xx"))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--reference x", "--ctxpro goes with --hypothesis and --paired alone"),
+        ("--reference x", "No such option"),
         ("--baseline good", "--baseline needs --paired"),
     ],
 )
 def test_what_evaluate_refuses(tmp_path: Path, options: str, words: str) -> None:
     good = lines(tmp_path / "good", GOOD)
-    outcome = cotext("evaluate", "--ctxpro", write(tmp_path), "--hypothesis", good, *options.split())
+    outcome = cotext("evaluate-ctxpro", write(tmp_path), "--hypothesis", good, *options.split())
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
 
@@ -211,7 +220,9 @@ def test_the_authors_scorer_counts_the_same(tmp_path: Path) -> None:
         [*command, "-l", "de", "-c", "-V", "quiet"], capture_output=True, text=True, check=True
     )
     theirs = [line.split("\t") for line in told.stdout.splitlines()]
-    forms_found = evaluate_ctxpro(suite, [hypothesis], last_by=last_by).forms["out"]
+    forms_found = evaluate_ctxpro(
+        CtxproRequest(suite=suite, hypothesis=[hypothesis], splitter=last_by)
+    ).forms["out"]
     ours = {name: [str(a.correct), str(a.total)] for name, a in forms_found.grouped()["rule"].items()}
     assert {line[0].split(" (")[0]: line[1:3] for line in theirs[:-1]} == ours
     assert theirs[-1][1:3] == [str(forms_found.overall.correct), "180"]

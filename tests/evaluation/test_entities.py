@@ -11,6 +11,7 @@ from command_line import cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.entities import Entity, MentionCounter, measure_entities, read_entities
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
 
@@ -148,9 +149,14 @@ def test_realigned_mentions_are_those_of_the_new_sentences_and_signed(tmp_path: 
     whole = [Document(d.id, (" ".join(d.sentences),)) for d in OURS]
     for name, documents in (("ours", OURS), ("whole", whole), ("reference", REFERENCE)):
         write_documents(tmp_path / name, documents, "jsonl")
-    given = [tmp_path / "ours", tmp_path / "whole"], [tmp_path / "reference"]
-    options = {"protocols": ["d-bleu"], "entities": tmp_path / "list", "realign": "unequal"}
-    found = evaluate_files(*given, **options)
+    request = EvaluationRequest(
+        hypothesis=[tmp_path / "ours", tmp_path / "whole"],
+        reference=[tmp_path / "reference"],
+        protocol=["d-bleu"],
+        entities=tmp_path / "list",
+        realign=True,
+    )
+    found = evaluate_files(request)
     ours, signed = (found.scores[name] for name in ("ours", "whole"))
     assert ["|realign:" in score.signature for score in signed] == [False, True, True, False]
     assert not any("|realign:" in score.signature for score in ours)

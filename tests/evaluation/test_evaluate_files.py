@@ -11,7 +11,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.bleu import evaluate
-from cotext.evaluation.statistics.significance import Resampling, mcnemar
+from cotext.evaluation.requests import EvaluationRequest
+from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
@@ -148,7 +149,7 @@ def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Pa
     for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
         write_documents(path, [Document("1", sentences)], "text")
     with pytest.raises(CotextError, match=r"second: document '1' with 1 sentences stands where .*first has"):
-        evaluate_files(paths[:1], paths[1:], realign="unequal")
+        evaluate_files(EvaluationRequest(hypothesis=paths[:1], reference=paths[1:], realign=True))
 
 
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
@@ -158,19 +159,21 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     write_documents(tmp_path / "ours.jsonl", documents, "jsonl")
     write_documents(tmp_path / "theirs.jsonl", other, "jsonl")
     ours, theirs, plain = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl", tmp_path / "plain"
-    found = evaluate_files([ours, plain], [plain], ours, protocols=["d-bleu"])
+    found = evaluate_files(
+        EvaluationRequest(hypothesis=[ours, plain], reference=[plain], source=ours, protocol=["d-bleu"])
+    )
     assert [scores[0].value for scores in found.scores.values()] == pytest.approx([100, 100])
     assert found.scores["plain"] == evaluate(documents, documents, ["d-bleu"])
     for hypotheses_of, reference in (([plain, theirs], ours), ([ours, theirs], plain)):
         with pytest.raises(CotextError, match=r"theirs.jsonl and .*: document number 2 is 'three'"):
-            evaluate_files(hypotheses_of, [reference], protocols=["d-bleu"])
+            evaluate_files(EvaluationRequest(hypothesis=hypotheses_of, reference=reference))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--hypothesis {0}/good.de", "--hypothesis and --reference are needed"),
-        ("--reference {0}/reference.de", "--hypothesis and --reference are needed"),
+        ("--hypothesis {0}/good.de", "Missing option"),
+        ("--reference {0}/reference.de", "Missing option"),
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",
@@ -178,13 +181,11 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
         ("{two} --test bootstrap", "--test needs --paired"),
-        ("{two} --paired --test t", "unknown test 't'"),
-        ("{two} --paired --unit word", "unknown unit 'word'"),
+        ("{two} --paired --test t", "--test 't': choose one of randomisation, bootstrap, koehn"),
+        ("{two} --paired --unit word", "--unit 'word': choose one of document, sentence"),
         ("{two} --paired --samples 5", "5 samples are too few"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
-        ("{two} --decisions {0}/a.json", "--decisions excludes --hypothesis"),
-        ("--decisions {0}/reference.de", "not valid JSON"),
     ],
 )
 def test_what_is_refused(systems: Path, options: str, words: str) -> None:
@@ -216,7 +217,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     # A system that is right where ours is wrong, and nowhere else.
     turned = {**stored, "decisions": {k: "wrong" if v else "right" for k, v in ours.right.items()}}
     (tmp_path / "theirs.json").write_text(json.dumps({"toy/order": turned, "more": turned}))
-    command = ["evaluate", "--decisions", out, "--decisions", tmp_path / "theirs.json"]
+    command = ["compare-decisions", out, tmp_path / "theirs.json"]
     shown = succeed(*command)
     assert "toy/order, 6 examples" in shown.out
     assert "theirs.json - ours.json" in shown.out
@@ -253,7 +254,7 @@ def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> Non
     (comparison,) = compare_decisions(found, "d")
     assert (comparison.documents, comparison.examples, comparison.too_few) == (2, 4, True)
     assert [t.test.p_exact for t in comparison.tests] == [1.0, 1.0, 0.5]
-    shown = succeed("evaluate", "--decisions", tmp_path / "a", "--decisions", tmp_path / "d").out
+    shown = succeed("compare-decisions", tmp_path / "a", tmp_path / "d").out
     assert "s, 4 examples of 2 documents" in shown
     assert "2 documents are too few for any significant difference" in shown
 
@@ -328,7 +329,13 @@ def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> Non
 def test_resampling_is_told_in_code_as_on_the_command_line(systems: Path) -> None:
     paths = [systems / "good.de", systems / "poor.de"]
     found = evaluate_files(
-        paths, [systems / "reference.de"], protocols=["s-bleu"], resampling=Resampling(samples=200)
+        EvaluationRequest(
+            hypothesis=paths,
+            reference=[systems / "reference.de"],
+            protocol=["s-bleu"],
+            paired=True,
+            samples=200,
+        )
     )
     (comparison,) = found.paired["s-bleu"].comparisons
     assert comparison.system == "poor.de"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import cotext, succeed
 
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
 
@@ -93,10 +94,11 @@ def test_the_order_is_never_guessed(tmp_path: Path) -> None:
     plain = tmp_path / "plain.de"
     plain.write_text("a!\n\nb!\n", encoding="utf-8")
     with pytest.raises(CotextError, match=r"any order.*--source"):
-        evaluate_files([turned], [plain])
-    assert evaluate_files([turned], [plain], task).scores["turned.jsonl"][2].value == 100
+        evaluate_files(EvaluationRequest(hypothesis=[turned], reference=[plain]))
+    request = EvaluationRequest(hypothesis=[turned], reference=[plain], source=task)
+    assert evaluate_files(request).scores["turned.jsonl"][2].value == 100
     # A document that is there twice on both sides is no two documents.
     twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
     other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
     with pytest.raises(CotextError, match="there are two 'a'"):
-        evaluate_files([other], [twice])
+        evaluate_files(EvaluationRequest(hypothesis=[other], reference=[twice]))

@@ -13,11 +13,11 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.bleu import evaluate, measure
 from cotext.evaluation.metrics.profile import by_length
+from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.ranking import places, ranked
 from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
 from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
 from cotext.evaluation.studies.leaderboard.measure import (
-    LeaderboardRequest,
     Place,
     lengths_of,
     make_leaderboard,
@@ -184,7 +184,9 @@ def test_one_document_has_no_tests(tmp_path: Path) -> None:
     for name, text in (("r", "a b c d\ne f g h\n"), ("x", "a b c\ne f g h\n"), ("y", "a b c d\n")):
         (tmp_path / name).write_text(text)
     found = make_leaderboard(
-        LeaderboardRequest(systems=(tmp_path / "x", tmp_path / "y"), references=(tmp_path / "r",))
+        LeaderboardRequest(
+            out=Path("page.html"), systems=(tmp_path / "x", tmp_path / "y"), reference=(tmp_path / "r",)
+        )
     )
     assert found.test is None
     assert [place.ranks for place in found.places] == ["1-2", "1-2"]
@@ -200,7 +202,13 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     for number, path in enumerate(paths):
         path.write_text(text.replace("b", f"b{number}"))
     found = make_leaderboard(
-        LeaderboardRequest(systems=tuple(paths), references=(paths[0],), protocols=("chrf",), samples=100)
+        LeaderboardRequest(
+            out=Path("page.html"),
+            systems=tuple(paths),
+            reference=(paths[0],),
+            protocol=("chrf",),
+            samples=100,
+        )
     )
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
@@ -230,7 +238,9 @@ def test_controls_have_the_scores_of_their_texts(board: Path) -> None:
     generator = random.Random(6)
     reference = corpus(generator)
     system = board / "systems" / "poor.de"
-    request = LeaderboardRequest(systems=(system,), references=(board / "reference.de",))
+    request = LeaderboardRequest(
+        out=Path("page.html"), systems=(system,), reference=(board / "reference.de",)
+    )
     found = make_leaderboard(request)
     numbered = [Document(str(n), d.sentences) for n, d in enumerate(reference)]
     made = controls([], numbered, request.seed)
@@ -243,7 +253,7 @@ def test_controls_have_the_scores_of_their_texts(board: Path) -> None:
     [
         (["--rank-by", "comet"], "--rank-by comet: is not measured; there are s-bleu, d-bleu, chrf"),
         (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
-        (["--comet-context", "2"], "--comet-context needs --comet MODEL"),
+        (["--comet-context", "2"], "--comet-context needs --comet"),
         (["--seed", "-1"], "seed -1"),
     ],
 )
@@ -256,7 +266,7 @@ def test_what_is_refused(board: Path, options: list[str], words: str) -> None:
 def test_what_lies_beside_an_output_is_no_system(tmp_path: Path) -> None:
     for name in ("gpt.de", "gpt.de.docids", "gpt.de.report.json", "gpt.de.nbest.jsonl", "b.jsonl"):
         (tmp_path / name).write_text("Er schläft.\n")
-    request = LeaderboardRequest(systems=(tmp_path,), page=tmp_path / "page.html", references=())
+    request = LeaderboardRequest(systems=(tmp_path,), out=tmp_path / "page.html", reference=())
     assert [path.name for path in output_files(request)] == ["b.jsonl", "gpt.de"]
 
 
@@ -278,7 +288,7 @@ def test_no_output_of_a_system_is_overwritten(board: Path) -> None:
 
 def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
     folder = board / "systems"
-    request = LeaderboardRequest(systems=(folder,), references=())
+    request = LeaderboardRequest(out=Path("page.html"), systems=(folder,), reference=())
     before = output_files(request)
     beside = [named(folder / "poor.de") for named in (report_of, lists_beside)]
     for path in (*beside, folder / "alone.nbest.jsonl"):
@@ -301,4 +311,6 @@ def test_wrong_options_cost_no_work(tmp_path: Path, more: dict[str, Any], words:
     """They are refused before files are read, and long before COMET has scored them."""
     missing = (tmp_path / "missing.de",)
     with pytest.raises(CotextError, match=words):
-        make_leaderboard(LeaderboardRequest(systems=missing, references=missing, **more))
+        make_leaderboard(
+            LeaderboardRequest(out=Path("page.html"), systems=missing, reference=missing, **more)
+        )

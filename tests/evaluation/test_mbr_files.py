@@ -1,6 +1,7 @@
 """`cotext mbr`: files in, a translation of every sentence out, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, ListedDocument
 from cotext.data.nbest_lists import write_documents as write_lists
-from cotext.evaluation.metrics.comet import Comet
-from cotext.evaluation.studies.evaluate.mbr_files import MbrSettings, choose_translations
+from cotext.evaluation.requests import MbrRequest
+from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
 from cotext.runtime.errors import CotextError
 
+OUT = Path("out.de")
 A = "die katze sieht den hund"
 B = "die katze sah den hund"
 C = "der vogel singt"
@@ -71,14 +73,14 @@ def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path)
     assert chosen("--probabilities", "uniform")[0] in (A, B)
     assert chosen("--temperature", "50")[0] in (A, B)
     assert chosen("--probabilities", "uniform", "--candidates", "1") == (C, "")
-    _, report = choose_translations([lists], MbrSettings(candidates=2))
+    _, report = choose_translations(MbrRequest(files=[lists], out=OUT, candidates=2))
     assert "|systems:1|candidates:2|translations:1.50|" in report.signature
 
 
 def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
     """Named as text, each translation of a list would be a sentence."""
     lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -3.0)), ((B, -0.1),)))
-    [document], report = choose_translations([lists], MbrSettings(), format="text")
+    [document], report = choose_translations(MbrRequest(files=[lists], out=OUT, format="text"))
     assert document.sentences == (A, B)
     assert report.translations == 1.5
 
@@ -86,13 +88,13 @@ def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
 def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -9.0)),), (((B, -0.1),),))
     plain = output(tmp_path, "plain", (B,), (B,))
-    documents, report = choose_translations([plain, lists], MbrSettings())
+    documents, report = choose_translations(MbrRequest(files=[plain, lists], out=OUT))
     assert [d.id for d in documents] == ["d1", "d2"]
     assert report.inputs == ("", "model:x|nbest:3")
     assert report.translations == 2.0
     other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
     with pytest.raises(CotextError, match=r"document number 1 is 'd0' in .*other.* and 'd1' in"):
-        choose_translations([lists, other], MbrSettings())
+        choose_translations(MbrRequest(files=[lists, other], out=OUT))
 
 
 @pytest.mark.parametrize(
@@ -104,17 +106,17 @@ def test_files_of_other_documents_are_refused(
 ) -> None:
     paths = [output(tmp_path, "other", *documents), output(tmp_path, "one", (A, B), (A,))]
     with pytest.raises(CotextError, match=message):
-        choose_translations(paths[::-1] if len(documents) == 1 else paths, MbrSettings())
+        choose_translations(MbrRequest(files=paths[::-1] if len(documents) == 1 else paths, out=OUT))
 
 
 def test_what_is_given_twice_or_not_known_is_told_with_its_place(tmp_path: Path) -> None:
     one = output(tmp_path, "one", (A,), (B, C))
     (tmp_path / "again.de").symlink_to(one)
     with pytest.raises(CotextError, match=r"again\.de: is given twice, as .*one\.de too"):
-        choose_translations([one, tmp_path / "again.de"], MbrSettings())
+        choose_translations(MbrRequest(files=[one, tmp_path / "again.de"], out=OUT))
     unknown = listed(tmp_path / "l.jsonl", (((A, -0.1),),), (((B, -0.1),), ((C, float("nan")), (A, -1.0))))
     with pytest.raises(CotextError, match=r"document 'd2', sentence 2: the translation .* no log-prob"):
-        choose_translations([unknown], MbrSettings())
+        choose_translations(MbrRequest(files=[unknown], out=OUT))
     (tmp_path / "folder").mkdir()
     assert "is a folder" in cotext("mbr", one, "--out", tmp_path / "folder").err
 
@@ -148,16 +150,16 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--utility", "ter"], "--utility ter: known are chrf, bleu, comet"),
-        (["--level", "paragraph"], "known are sentence, document"),
-        (["--probabilities", "even"], "known are uniform, scores"),
+        (["--utility", "ter"], "--utility 'ter': choose one of chrf, bleu, comet"),
+        (["--level", "paragraph"], "choose one of sentence, document"),
+        (["--probabilities", "even"], "choose one of scores, uniform"),
         (["--temperature", "0"], "give a number above 0"),
         (["--temperature", "nan"], "give a number above 0"),
-        (["--temperature", "2", "--probabilities", "uniform"], "leave it out"),
-        (["--samples", "3"], "--samples and --seed need --level document"),
-        (["--target-language", "zh"], "--target-language is for --utility bleu"),
+        (["--temperature", "2", "--probabilities", "uniform"], "needs --probabilities scores"),
+        (["--samples", "3"], "--samples needs --level document"),
+        (["--target-language", "zh"], "--target-language needs --utility bleu"),
         (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
-        (["--comet-python", "x"], "--comet-python needs --comet MODEL"),
+        (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
     ],
 )
@@ -173,14 +175,15 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     """The stand-in counts the words of a hypothesis that the reference has: of A in B four of five."""
     paths = [output(tmp_path, name, texts) for name, texts in OUTPUTS.items()]
     source = output(tmp_path, "source", ("the cat", "the dog"))
-    settings = MbrSettings(utility="comet", comet=Comet(str(checkpoint(tmp_path / "model")), python))
-    [document], report = choose_translations(paths, settings, source=source)
+    comet = {"utility": "comet", "comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
+    request = MbrRequest(files=paths, out=OUT, source=source, **comet)
+    [document], report = choose_translations(request)
     assert document.sentences == (A, B)
     # Sentence 1 of A, B, C: A (1 + 0.8 + 0) / 3, as B; sentence 2 of A, B, B: B (0.8 + 2) / 3.
     assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)
     assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
     assert "protocol:comet" in report.signature
     with pytest.raises(CotextError, match="add --source FILE"):
-        choose_translations(paths, settings)
+        choose_translations(replace(request, source=None))
     with pytest.raises(CotextError, match="mean of its sentences"):
-        MbrSettings(utility="comet", level="document", comet=settings.comet)
+        replace(request, level="document")

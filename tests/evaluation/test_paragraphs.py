@@ -7,8 +7,9 @@ import pytest
 from command_line import cotext, succeed
 
 from cotext.data.documents import Document
-from cotext.data.splitting import Splitter, Splitting
+from cotext.data.splitting import Splitter
 from cotext.evaluation.metrics.paragraphs import Texts, split_paragraphs
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
 
@@ -50,10 +51,17 @@ def test_lines_are_split_where_all_sides_have_equally_many() -> None:
 
 
 def test_scores_of_sentences_read_sentences_and_others_the_lines(files: Path) -> None:
-    arguments = ([files / "a.de"], [files / "r.de"])
-    protocols = ("s-bleu", "d-bleu")
-    plain = evaluate_files(*arguments, protocols=protocols)
-    split = evaluate_files(*arguments, protocols=protocols, paragraphs=Splitting())
+    plain, split = (
+        evaluate_files(
+            EvaluationRequest(
+                hypothesis=[files / "a.de"],
+                reference=[files / "r.de"],
+                protocol=("s-bleu", "d-bleu"),
+                paragraphs=paragraphs,
+            )
+        )
+        for paragraphs in (False, True)
+    )
     for before, after in zip(plain.scores["a.de"], split.scores["a.de"], strict=True):
         if before.protocol == "d-bleu":
             assert after == before
@@ -91,4 +99,9 @@ def test_the_command_splits_paragraphs(files: Path) -> None:
 
 def test_marked_words_are_those_of_lines(files: Path) -> None:
     with pytest.raises(CotextError, match="leave --paragraphs out"):
-        evaluate_files([files / "a.de"], [files / "r.de"], discourse=files / "marks", paragraphs=Splitting())
+        EvaluationRequest(
+            hypothesis=[files / "a.de"],
+            reference=[files / "r.de"],
+            discourse=files / "marks",
+            paragraphs=True,
+        )

@@ -96,5 +96,5 @@ def test_the_command_tells_all_suites_together(world: World, tmp_path: Path) -> 
     shown = succeed("contrastive", world.run, both[0])
     assert "all suites" not in shown.out
     copy.write_text(out.read_text())
-    tested = succeed("evaluate", "--decisions", out, "--decisions", copy)
+    tested = succeed("compare-decisions", out, copy)
     assert "all suites" in tested.out

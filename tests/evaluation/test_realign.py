@@ -13,6 +13,7 @@ from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.bleu import evaluate
 from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_systems
 from cotext.evaluation.metrics.token_cuts import Cutter
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
 
@@ -175,8 +176,14 @@ def test_on_the_command_line(files: Path) -> None:
 
 
 def test_files_that_fit_have_the_same_scores_and_signatures(files: Path) -> None:
-    plain = evaluate_files([files / "theirs.jsonl"], [files / "reference.jsonl"])
-    found = evaluate_files([files / "theirs.jsonl"], [files / "reference.jsonl"], realign="unequal")
+    plain, found = (
+        evaluate_files(
+            EvaluationRequest(
+                hypothesis=[files / "theirs.jsonl"], reference=[files / "reference.jsonl"], realign=realign
+            )
+        )
+        for realign in (False, True)
+    )
     assert found.scores == plain.scores
 
 
@@ -190,7 +197,6 @@ def test_what_is_refused(files: Path) -> None:
     for options, words in (
         ([*command(files, "moved"), "--realign"], "document number 1 is 'two' in the hypothesis but 'one'"),
         ([*command(files, "ours"), "--realign", "--paragraphs"], "leave --paragraphs out"),
-        (["evaluate", "--decisions", files / "ours.jsonl", "--realign"], "--decisions excludes"),
     ):
         outcome = cotext(*options)
         assert (outcome.code, outcome.out) == (2, "")
@@ -216,12 +222,14 @@ def test_submissions_whose_paragraphs_are_joined(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_text(content, encoding="utf-8")
     source = tmp_path / "refs.jsonl"
     found = evaluate_files(
-        [tmp_path / "sub.jsonl"],
-        [source],
-        source,
-        target_language="de",
-        realign="unequal",
-        protocols=["chrf"],
+        EvaluationRequest(
+            hypothesis=[tmp_path / "sub.jsonl"],
+            reference=[source],
+            source=source,
+            target_language="de",
+            realign=True,
+            protocol=["chrf"],
+        )
     )
     [score] = found.scores["sub.jsonl"]
     assert (score.sentences, score.empty_hypotheses) == (6, 2)

@@ -234,7 +234,7 @@ def test_results_and_reports(attacks: Attacks, world: World, tmp_path: Path) -> 
     succeed(
         "contrastive", world.run, world.folder / "suite.json", "--checkpoint", "3", "--out", whole / "b.json"
     )
-    command = ["evaluate", "--decisions", tmp_path / "copy/a.json", "--decisions", tmp_path / "copy/b.json"]
+    command = ["compare-decisions", tmp_path / "copy/a.json", tmp_path / "copy/b.json"]
     for number in range(100):
         attack(attacks, number, whole, tmp_path / "copy", command, lambda: True, ["a.json", "b.json"])
     attacks.require_none()

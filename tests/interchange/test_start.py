@@ -12,6 +12,7 @@ from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
+from cotext.data.requests import PreparationRequest
 from cotext.interchange.importing import import_model
 from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import load_run
@@ -45,7 +46,11 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     languages = LANGUAGES.get(request.param, ("", ""))
     import_model(FOLDERS[request.param](top / "there"), top / "run", LanguagePair(*languages))
     train_file, dev_file = corpus(top / "train.jsonl", 8, 1), corpus(top / "dev.jsonl", 3, 2)
-    prepare(train_file, None, dev_file, None, top / "data", tokenizer=top / "run")
+    prepare(
+        PreparationRequest(
+            source=train_file, dev_source=dev_file, out=top / "data", tokenizer=str(top / "run"), workers=1
+        )
+    )
     return top / "run", top / "data"
 
 

@@ -156,7 +156,7 @@ def test_without_log_probabilities_the_suite_is_judged_by_what_is_written(
     assert "untranslated:0" in found["generative"]["signature"]
     # These are no decisions between candidates, and are not compared with any.
     (tmp_path / "b.json").write_text(out.read_text())
-    mixed = cotext("evaluate", "--decisions", out, "--decisions", tmp_path / "b.json")
+    mixed = cotext("compare-decisions", out, tmp_path / "b.json")
     assert mixed.code == 2
     assert "judged by generation" in mixed.err
 

@@ -3,14 +3,15 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import World, cotext, listing, succeed
 from faking import members
 from test_macros import with_macros
 
-from cotext.cli import bilingual, translate
-from cotext.files import translate_blocks
+from cotext.cli import translate
+from cotext.files import translate_blocks, translate_request
 from cotext.runtime.jobs.journal import Journal
 
 TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
@@ -108,18 +109,18 @@ def test_a_page_that_was_interrupted_is_written(
     command += ["--bilingual", tmp_path / "b.html"]
     succeed(*command)
     expected = listing(tmp_path)
-    write = bilingual.write_bilingual
+    write = translate_request.write_bilingual
     for written in (False, True):
         (tmp_path / "b.txt").unlink()
         (tmp_path / "b.html").unlink()
 
-        def interrupt(*arguments: object, written: bool = written, explain: bool) -> None:
+        def interrupt(*arguments: Any, written: bool = written) -> None:
             if written:
-                write(*arguments, explain=explain)  # type: ignore[arg-type]
+                write(*arguments)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(bilingual, "write_bilingual", interrupt)
+            patched.setattr(translate_request, "write_bilingual", interrupt)
             assert cotext(*command).code == 130
         assert (tmp_path / "b.html").exists() == written
         assert "(1 from an interrupted job)" in succeed(*command).out

@@ -1,160 +1,107 @@
-"""Commands that analyse a trained model: `probe`, `attention` and `windows`."""
-
-from pathlib import Path
-from typing import Annotated
+"""Commands that examine trained models: `probe`, `attention`, `windows`, `context`, `cxmi` and `speed`."""
 
 import typer
 
-from cotext.cli.options import (
-    Checkpoint,
-    Decode,
-    Device,
-    DocumentId,
-    Format,
-    Json,
-    OneDocument,
-    Protocols,
-    TranslationFile,
-    Words,
-    as_json,
-    decode_settings,
-    require_translations,
+from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
+from cotext.evaluation.requests import (
+    ContextRequest,
+    CxmiRequest,
+    DocumentRequest,
+    ProbeRequest,
+    SpeedRequest,
+    WindowsRequest,
 )
 
 
-def probe(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
-    task: Annotated[
-        list[str] | None,
-        typer.Option(help="Probing task: absolute, relative, order or all; may be repeated. Default: all."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder made by `prepare`. Default: the training data of the run.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and plots. Default: `probing` in the first run.")
-    ] = None,
-    tokens: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Number of source tokens to train the classifiers on; testing uses at most as many."
-        ),
-    ] = 50_000,
-    seeds: Annotated[
-        int,
-        typer.Option(min=1, help="Number of seeds; with more than one, the standard deviation is reported."),
-    ] = 1,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-    json: Json = False,
-) -> None:
+def probe(request: ProbeRequest, json: Json = False) -> None:
     """Probe each encoder layer for token positions with a linear classifier."""
-    from cotext.evaluation.studies.probing.probe_runs import parse_tasks
     from cotext.evaluation.studies.probing.report import as_dict, probe_runs, render
     from cotext.runtime.progress import meter
 
-    tasks = parse_tasks(task or [])
-    folder = out or runs[0] / "probing"
     with meter("probing", 0) as progress:
-        found = probe_runs(
-            runs,
-            tasks,
-            folder,
-            data=data,
-            max_tokens=tokens,
-            seeds=seeds,
-            device=device,
-            update=checkpoint,
-            on_start=progress.restart,
-            on_classifier=lambda: progress.advance(1),
-        )
+        found = probe_runs(request, progress.restart, progress.advance)
     if json:
-        typer.echo(as_json(as_dict(found, tokens, seeds)))
+        typer.echo(as_json(as_dict(found, request.tokens, request.seeds)))
         return
     for summary in found:
         typer.echo(f"{render(summary)}\n")
-    typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
+    typer.echo(f"{request.folder}: probing.json, {', '.join(f'{name}.png' for name in found[0].tasks)}")
 
 
-def attention(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: OneDocument,
-    out: Annotated[Path, typer.Option(help="Folder for figures and plots.")],
-    target: TranslationFile = None,
-    id: DocumentId = None,
-    format: Format = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-    json: Json = False,
-) -> None:
+def attention(request: DocumentRequest, json: Json = False) -> None:
     """Draw sentence-to-sentence attention maps of a document, for every attention module."""
-    decode = decode_settings(set)
     from cotext.evaluation.studies.attention.report import report_attention
 
-    report = report_attention(
-        run,
-        document,
-        out,
-        target=target,
-        document=id,
-        format=format,
-        device=device,
-        decode=decode,
-        update=checkpoint,
-    )
-    if json:
-        typer.echo(as_json(report.as_dict()))
-        return
-    typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
+    report = report_attention(request)
+    written = f"{request.out}: attention.json, {', '.join(report.pictures)}"
+    typer.echo(as_json(report.as_dict()) if json else f"{report.signature}\n{report.render()}\n{written}")
 
 
-def windows(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
-    source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
-    out: Annotated[Path, typer.Option(help="Folder for figures and plots.")],
-    target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
-    before: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=0, help="Number of context sentences in the window; may be repeated. Default: as in training."
-        ),
-    ] = None,
-    translate: Annotated[
-        bool, typer.Option("--translate", help="Also translate with windows of each size, and evaluate.")
-    ] = False,
-    protocol: Protocols = None,
-    words: Words = None,
-    samples: Annotated[
-        int, typer.Option(help="Number of samples for the randomisation test between runs.")
-    ] = 10_000,
-    format: Format = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-    json: Json = False,
-) -> None:
+def windows(request: WindowsRequest, json: Json = False) -> None:
     """Measure loss and attention in windows of sentences, of the trained size and of others."""
-    decode = decode_settings(set)
-    require_translations(protocol, translate, words)
-    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
-    from cotext.evaluation.statistics.significance import Resampling
-    from cotext.evaluation.studies.windows.report import WindowsRequest, report_windows
+    from cotext.evaluation.studies.windows.report import report_windows
     from cotext.runtime.progress import meter
 
-    request = WindowsRequest(
-        runs=runs,
-        source=source,
-        target=target,
-        before=list(dict.fromkeys(before or [])),
-        protocols=(protocol or DEFAULT_PROTOCOLS) if translate else None,
-        words=words,
-        format=format,
-        device=device,
-        decode=decode,
-        update=checkpoint,
-        resampling=Resampling(samples=samples),
-    )
     with meter("measuring", 0) as progress:
-        report = report_windows(request, out, progress.restart, progress.advance)
-    typer.echo(as_json(report.as_dict()) if json else f"{report.render()}\n{out}: windows.json and plots")
+        report = report_windows(request, progress.restart, progress.advance)
+    written = f"{request.out}: windows.json and plots"
+    typer.echo(as_json(report.as_dict()) if json else f"{report.render()}\n{written}")
+
+
+def context(request: ContextRequest, json: Json = False) -> None:
+    """Remove each context sentence of a document in turn and show which target words change probability."""
+    from cotext.evaluation.studies.context.report import report_context
+    from cotext.runtime.progress import meter
+
+    with meter("translating without context", 0) as progress:
+        report = report_context(request, progress.restart, progress.advance)
+    written = f"{request.out}, {request.out.with_suffix('.json').name}"
+    typer.echo(as_json(report.as_dict()) if json else f"{report.signature}\n{report.render()}\n{written}")
+
+
+def cxmi(request: CxmiRequest, json: Json = False) -> None:
+    """Measure how much context adds to the log-probability of references (CXMI)."""
+    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
+    from cotext.evaluation.studies.context.context_shards import CorpusUseJob
+    from cotext.evaluation.studies.context.context_use import CONDITIONS
+    from cotext.language_models.config import is_endpoint
+    from cotext.runtime.progress import meter
+    from cotext.translation.open import open_run, open_scorer
+
+    source, target, out, part = request.source, request.target, request.out, request.part()
+    asked = CorpusQuestion(request.context or CONDITIONS, request.translate, request.protocols, request.seed)
+    if is_endpoint(request.run):
+        from cotext.cli.endpoints import cxmi_by_endpoint
+
+        cxmi_by_endpoint(request, asked, json)
+        return
+    open_one = open_run if request.translate else open_scorer
+    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
+    if part is not None and out is not None:
+        check_shard_output(out, [source, target])
+        job = CorpusUseJob(open_one(*opening), source, target, asked, out, part, format=request.format)
+        do_shard(job, json)
+        return
+    with output(out, [source, target]), meter("scoring", 0) as progress:
+        found = measure_corpus(
+            open_one(*opening),
+            source,
+            target,
+            asked,
+            format=request.format,
+            on_start=progress.restart,
+            on_sentences=progress.advance,
+        )
+        write_figures(out, found.as_dict())
+    typer.echo(as_json(found.as_dict()) if json else found.render())
+
+
+def speed(request: SpeedRequest, json: Json = False) -> None:
+    """Time the decoding of runs on the same documents, greedily and with their own beams."""
+    from cotext.evaluation.studies.speed import measure_speed
+    from cotext.runtime.progress import meter
+
+    with output(request.out, [request.document]), meter("timing", 0) as progress:
+        found = measure_speed(request, progress.restart, progress.advance)
+        write_figures(request.out, found.as_dict())
+    typer.echo(as_json(found.as_dict()) if json else found.render())

@@ -1,157 +1,86 @@
-"""The command `contrastive`."""
+"""The command `contrastive`: suites of candidates, and suites of ctxPro, which a system translates."""
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cotext.cli.contrastive_reports import tell_of, write_reports
-from cotext.cli.messages import tell_slow_precision
-from cotext.cli.options import (
-    Checkpoint,
-    Decode,
-    Device,
-    Json,
-    ShardOption,
-    check_shard_output,
-    decode_settings,
-    do_shard,
-    output,
-    scoring_settings,
-    shard_of,
-)
+from cotext.cli.endpoints import connected
+from cotext.cli.messages import printable, tell_slow_precision
+from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
+from cotext.evaluation.requests import ContrastiveRequest
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.cli.contrastive_reports import Found, Suites
     from cotext.data.contrastive_suites import ContrastiveSuite
+    from cotext.data.ctxpro import GenerativeSuite
+    from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
+    from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+    from cotext.evaluation.studies.contrastive.evidence import Evidence
+    from cotext.language_models.client import Client
+    from cotext.language_models.scoring_offer import ScoringOffer
     from cotext.translation.open import OpenedRun
 
+    Suites = Sequence[tuple[Path, ContrastiveSuite]]
+    # On the candidates of a suite, and on its translations: one of them, or both.
+    Found = tuple[ContrastiveReport | None, GenerativeReport | None]
 
-def contrastive(
-    run: Annotated[
-        Path, typer.Argument(help="Run folder, or endpoint.yaml of a language model behind an API.")
-    ],
-    suites: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro "
-            "with --generate."
-        ),
-    ],
-    tie: Annotated[
-        str, typer.Option(help="wrong: a tie counts as an error; first: the first candidate wins.")
-    ] = "wrong",
-    score: Annotated[
-        str,
-        typer.Option(
-            help="How candidates are scored: by the sum or the mean of their token log-probabilities."
-        ),
-    ] = "sum",
-    generate: Annotated[
-        bool,
-        typer.Option(
-            "--generate",
-            help="Also translate the sources, and check whether the translation has the correct form.",
-        ),
-    ] = False,
-    controls: Annotated[
-        bool,
-        typer.Option(
-            "--controls",
-            help="Also score without context and with context from other documents, to test whether context "
-            "is used; up to 3 times slower.",
-        ),
-    ] = False,
-    context: Annotated[
-        str,
-        typer.Option(
-            help="Context in which candidates are scored: true; none; shuffled; foreign, from other "
-            "documents; or global, for systems with batch-level context: own window, other rows "
-            "foreign."
-        ),
-    ] = "true",
-    contexts: Annotated[
-        Path | None,
-        typer.Option(
-            help="Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and "
-            "in ../inputs."
-        ),
-    ] = None,
-    splitter: Annotated[
-        str | None,
-        typer.Option(
-            help="For ctxPro, take the last sentence of each translation, found by sentence-splitter (as "
-            "published), rules or sat:MODEL."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file for all figures and decisions.")] = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-    shard: ShardOption = None,
-    json: Json = False,
-) -> None:
+Tell = Callable[[str], None]  # what a person reads of the figures
+
+
+def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
-    from cotext.cli.generative import SuiteOptions, check_one_kind, contrastive_forms
     from cotext.data.suite_files import read_suite
+    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
     from cotext.language_models.config import is_endpoint
 
-    _check_rules(tie, score)
-    if check_one_kind(suites, contexts, splitter):
-        if not generate or shard is not None or (tie, score) != ("wrong", "sum"):
-            raise CotextError(
-                "suites of ctxPro have no candidates to score: give --generate, and neither --tie, --score "
-                "nor --shard"
-            )
-        given = SuiteOptions(contexts, splitter, controls, context)
-        contrastive_forms(run, suites, given, out, device, set, checkpoint, json)
+    if request.is_ctxpro:
+        _of_ctxpro(request, json)
         return
-    _check_context(context, controls, generate)
-    if is_endpoint(run):
-        from cotext.cli.endpoint_scores import contrastive_by_endpoint
-        from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
-
-        contrastive_by_endpoint(
-            run,
-            [(path, read_suite(path)) for path in suites],
-            decode_settings(set),
-            SuiteRules(tie, score, controls, context),
-            generate=generate,
-            out=out,
-            json=json,
-            others={"--device": device, "--checkpoint": checkpoint is not None, "--shard": shard},
-        )
+    out, part, controls = request.out, request.part(), request.controls
+    loaded = [(path, read_suite(path)) for path in request.suites]
+    rules = SuiteRules(request.tie, request.score, controls, request.context)
+    if is_endpoint(request.run):
+        _by_endpoint(request, loaded, rules, json)
         return
-    decode = decode_settings(set) if generate else scoring_settings(set)
-    part = shard_of(shard, out)
-    loaded = [(path, read_suite(path)) for path in suites]
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
-
     if part is not None and out is not None:
-        check_shard_output(out, suites)
-    with output(None if part is not None else out, suites):
-        opened = _opened(run, generate, device, decode, checkpoint)
+        check_shard_output(out, request.suites)
+    with output(None if part is not None else out, request.suites):
+        opened = _opened(request, translates=request.generate)
         _check_languages(opened, loaded)
         window = context_window_of(opened.translator)
         if controls and not window.has_context:
-            typer.echo(f"{run} reads single sentences: --controls has no context to remove\n", err=json)
-        rules = SuiteRules(tie, score, controls and window.has_context, context)
+            typer.echo(
+                f"{request.run} reads single sentences: --controls has no context to remove\n", err=json
+            )
+            rules = replace(rules, controls=False)
         if part is not None and out is not None:
             from cotext.evaluation.studies.contrastive.contrastive_shards import SuitesJob
 
-            do_shard(SuitesJob(opened, loaded, out, part, rules, generate), json)
+            do_shard(SuitesJob(opened, loaded, out, part, rules, request.generate), json)
             return
-        tell = tell_of(json)
-        found = _scored(opened, loaded, rules, generate, suite_recipe(opened))
-        write_reports(out, loaded, found, rules, window, tell, json)
+        found = _scored(opened, loaded, rules, request.generate, suite_recipe(opened))
+        write_reports(out, loaded, found, rules, window, tell_of(json), json)
 
 
-def _check_languages(opened: "OpenedRun", suites: "Suites") -> None:
+def _opened(request: ContrastiveRequest, translates: bool) -> "OpenedRun":
+    from cotext.translation.open import open_run, open_scorer
+
+    open_one = open_run if translates else open_scorer
+    opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
+    tell_slow_precision(opened)
+    if translates:
+        opened.translator.plan.check_passes()
+    return opened
+
+
+def _check_languages(
+    opened: "OpenedRun", suites: "Sequence[tuple[Path, ContrastiveSuite | GenerativeSuite]]"
+) -> None:
     from cotext.data.languages import check_pair
 
     for path, suite in suites:
@@ -173,36 +102,6 @@ def _scored(
         yield report, _generated(opened, suite) if generate else None
 
 
-def _check_rules(tie: str, score: str) -> None:
-    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
-        if value not in known:
-            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
-
-
-def _check_context(context: str, controls: bool, generate: bool) -> None:
-    known = ("true", "none", "shuffled", "foreign", "global")
-    if context not in known:
-        raise CotextError(f"--context {context}: choose one of {', '.join(known)}")
-    if context != "true" and (controls or generate):
-        option = "--controls" if controls else "--generate"
-        raise CotextError(f"--context {context} is another question than {option}: ask them one at a time")
-
-
-def _opened(
-    run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
-) -> "OpenedRun":
-    from cotext.translation.open import open_run, open_scorer
-
-    if not generate:
-        opened = open_scorer(run, device, decode, checkpoint)
-        tell_slow_precision(opened)
-        return opened
-    opened = open_run(run, device, decode, checkpoint)
-    tell_slow_precision(opened)
-    opened.translator.plan.check_passes()
-    return opened
-
-
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
     """The generative reading of a suite."""
     from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
@@ -213,3 +112,176 @@ def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeRep
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
         recipe = translation_entries(opened)
         return write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)
+
+
+def write_reports(
+    out: Path | None,
+    suites: "Suites",
+    found: "Iterable[Found]",
+    rules: "SuiteRules",
+    window: "ContextWindow",
+    tell: Tell,
+    json: bool,
+) -> None:
+    """Tell what was found of each suite and of all together, and write the figures."""
+    from cotext.evaluation.metrics.contrastive import render_table
+    from cotext.evaluation.metrics.generative import render_forms
+    from cotext.evaluation.studies.contrastive.contrastive import evidence_of
+    from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES, pool, to_pool
+
+    evidence: dict[str, list[Evidence]] = {}
+    reports: dict[str, Any] = {}
+    judged: dict[str, ContrastiveReport] = {}
+    named: dict[str, ContrastiveSuite] = {}
+    for (path, suite), (report, forms) in zip(suites, found, strict=True):
+        figures = {} if report is None else report.as_dict()
+        tell(suite.name if report is None else f"{suite.name}\n{render_table(report)}\n")
+        if forms is not None:
+            tell(f"{render_forms(forms)}\n")
+            figures["generative"] = forms.as_dict()
+        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
+        reports[key] = figures
+        if report is None:
+            continue
+        judged[key], named[key] = report, suite
+        if report.readings is not None:
+            evidence[key] = evidence_of(suite, report.readings, window)
+    if together := to_pool(named):
+        pooled = pool(together, judged)
+        tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
+        reports[ALL_SUITES] = pooled.as_dict()
+    if evidence:
+        _conclude(evidence, reports, tell)
+    elif judged and window.has_context and rules.context == "true":
+        tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
+    if json:
+        typer.echo(as_json(reports))
+    write_figures(out, reports)
+
+
+def tell_of(json: bool) -> Tell:
+    """What prints for a person: nothing where figures are printed as JSON."""
+    return _silent if json else typer.echo
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
+    """What the controls of all suites together show, told and with the figures of each suite."""
+    from cotext.evaluation.studies.contrastive.evidence import corrected
+    from cotext.evaluation.studies.contrastive.evidence_words import conclusion, legend, render_evidence
+
+    evidence = corrected([each for of_suite in found.values() for each in of_suite])
+    if evidence:
+        tell(f"{render_evidence(evidence)}\n{legend(evidence)}")
+    tell(f"{conclusion(evidence)}\n")
+    rest = iter(evidence)
+    for key, of_suite in found.items():
+        reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
+
+
+def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
+    """Translate suites of ctxPro and report how often the expected form is in the translation."""
+    from cotext.data.ctxpro import read_ctxpro
+    from cotext.evaluation.metrics.ctxpro import WHOLE, LastSentence
+    from cotext.evaluation.studies.contrastive.contrastive import context_window_of
+    from cotext.evaluation.studies.contrastive.generative_suites import CONTEXTS, write_forms
+    from cotext.runtime.progress import meter
+    from cotext.translation.signature import translation_entries
+
+    loaded = [(path, read_ctxpro(path, request.contexts)) for path in request.suites]
+    last = [LastSentence.by(request.splitter or WHOLE, suite.languages.target) for _, suite in loaded]
+    figures: dict[str, Any] = {}
+    with output(request.out, request.suites):
+        opened = _opened(request, translates=True)
+        _check_languages(opened, loaded)
+        chosen = CONTEXTS if request.controls else (request.context,)
+        if not context_window_of(opened.translator).has_context:
+            # Whatever stands before the tested sentence, it is translated as if it stood alone.
+            chosen = ("none",)
+            typer.echo(f"{request.run} reads single sentences: translated without context\n", err=json)
+        for (path, suite), of_suite in zip(loaded, last, strict=True):
+            with meter(f"{suite.name}, translating", 0) as progress:
+                found = write_forms(
+                    opened.translator,
+                    suite,
+                    chosen,
+                    of_suite,
+                    translation_entries(opened),
+                    on_start=progress.restart,
+                    on_sentences=progress.advance,
+                )
+            if not json:
+                typer.echo(f"{suite.name}\n{found.render()}\n")
+            figures[f"{suite.name} ({path})" if suite.name in figures else suite.name] = found.as_dict()
+    if json:
+        typer.echo(as_json(figures))
+    write_figures(request.out, figures)
+
+
+def _by_endpoint(request: ContrastiveRequest, suites: "Suites", rules: "SuiteRules", json: bool) -> None:
+    """Judge suites by the language model of a description.
+
+    By log-probabilities where the API offers them, else by generation: which of the two is told, and is in
+    the signature.
+
+    Raises:
+        CotextError: an option that is for runs, controls where no log-probabilities are offered, and as
+            `run_endpoint_suite`.
+    """
+    from cotext.data.languages import check_pair
+    from cotext.evaluation.studies.context.endpoint_contexts import window_of_endpoint
+
+    description = request.run
+    with output(request.out, request.suites), connected(request) as (client, offer):
+        for path, suite in suites:
+            check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{description} translates")
+        window = window_of_endpoint(client.endpoint)
+        if rules.controls and not window.has_context:
+            typer.echo(
+                f"{description} shows single sentences: --controls has no context to remove\n", err=json
+            )
+            rules = replace(rules, controls=False)
+        if offer.way is None and (rules.controls or rules.context != "true"):
+            option = "--controls" if rules.controls else f"--context {rules.context}"
+            raise CotextError(
+                f"{description}: {offer.in_words}: {option} compares them; leave it out, and the suite is "
+                "judged by what the model writes"
+            )
+        tell = tell_of(json)
+        judged_by = "log-probabilities" if offer.way else "what the model writes, and not candidates"
+        tell(f"{printable(offer.in_words)}: judged by {judged_by}\n")
+        reports = _suite_reports(client, offer, suites, rules, request.generate)
+        write_reports(request.out, suites, reports, rules, window, tell, json)
+        tell(printable(client.counts.in_words(client.endpoint.prices)))
+
+
+def _suite_reports(
+    client: "Client",
+    offer: "ScoringOffer",
+    suites: "Sequence[tuple[Path, ContrastiveSuite]]",
+    rules: "SuiteRules",
+    generate: bool,
+) -> "Iterator[tuple[ContrastiveReport | None, GenerativeReport | None]]":
+    """The report on the candidates of each suite, and that on its translations; one of them, or both."""
+    from cotext.evaluation.studies.contrastive.endpoint_suites import requests_of_suite, run_endpoint_suite
+    from cotext.language_models.scorer import PromptScorer
+    from cotext.runtime.progress import meter
+
+    for _, suite in suites:
+        report = None
+        if offer.way is not None:
+            scorer = PromptScorer(client, offer.way)
+            with meter(suite.name, requests_of_suite(suite, rules)) as progress:
+                report = run_endpoint_suite(scorer, suite, rules, progress.advance)
+        yield report, _written_forms(client, suite) if generate or report is None else None
+
+
+def _written_forms(client: "Client", suite: "ContrastiveSuite") -> "GenerativeReport":
+    from cotext.evaluation.studies.contrastive.endpoint_suites import write_endpoint_forms
+    from cotext.runtime.progress import meter
+
+    with meter(f"{suite.name}, translating", 0) as progress:
+        return write_endpoint_forms(client, suite, progress.restart, progress.advance)

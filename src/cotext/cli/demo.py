@@ -27,6 +27,8 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
+from cotext.data.requests import ControlledRequest
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.contrastive.contrastive_rows import SystemFigures
 from cotext.evaluation.studies.demo.demonstration import Demonstration, Sample, bracketed, compare
 from cotext.evaluation.studies.demo.page import write_report
@@ -177,14 +179,14 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 elif stage == "encoding train":
                     progress.advance_to(documents + count)
 
-            prepare_controlled(
-                size,
-                out / "data",
-                settings.seed,
+            request = ControlledRequest(
+                size=str(size),
+                out=out / "data",
+                seed=settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                order=settings.word_order,
-                on_documents=on_documents,
+                word_order=settings.word_order,
             )
+            prepare_controlled(request, on_documents)
     for name in ("test.en", "test.de"):
         if not (out / name).exists():
             documents_of_side = read_documents(out / "data" / name, "text")
@@ -302,8 +304,8 @@ def _command(out: Path, system: DemoSystem, settings: DemoSettings) -> str:
 
 
 def _corpus_command(out: Path, settings: DemoSettings) -> str:
-    corpus = f"--controlled {settings.documents} --word-order {settings.word_order} --seed {settings.seed}"
-    return f"cotext prepare {corpus} --out {out / 'data'}"
+    corpus = f"{settings.documents} --word-order {settings.word_order} --seed {settings.seed}"
+    return f"cotext prepare-controlled {corpus} --out {out / 'data'}"
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
@@ -314,7 +316,13 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
     opened = open_run(out / system.name)
     loaded = opened.loaded
     evaluation = evaluate_files(
-        [translation], [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
+        EvaluationRequest(
+            hypothesis=[translation],
+            reference=[out / "test.de"],
+            source=out / "test.en",
+            protocol=("s-bleu", "d-bleu"),
+            format="text",
+        )
     )
     accuracies = json.loads((out / "results" / f"{system.name}.json").read_text(encoding="utf-8"))
     return SystemFigures(
@@ -347,7 +355,7 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
         f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
         f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
         f"  cotext evaluate --hypothesis test.de --reference {data / 'test.de'} --source {data / 'test.en'}\n"
-        "  cotext prepare --controlled medium --out medium\n"
+        "  cotext prepare-controlled medium --out medium\n"
         f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
         "  cotext systems\n\n"
         "With documents of your own, a sentence a line and an empty line between documents:\n"

@@ -1,281 +1,174 @@
-"""The command `evaluate`: metrics of translations, and comparison of contrastive decisions."""
+"""Commands that score translations: of files, of decisions, and of runs side by side."""
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import (
-    Abbreviations,
-    Format,
-    Json,
-    Protocols,
-    SplitBy,
-    Words,
-    as_json,
-    splitting,
+from cotext.cli.messages import printable
+from cotext.cli.options import Json, as_json, counted, output, write_figures
+from cotext.evaluation.requests import (
+    ComparisonRequest,
+    CtxproRequest,
+    EvaluationRequest,
+    LeaderboardRequest,
+    MbrRequest,
+    ProfileRequest,
 )
 from cotext.runtime.errors import CotextError
 
-if TYPE_CHECKING:
-    from cotext.language_models.kept_reports import KeptReport
 
-
-def evaluate(
-    hypothesis: Annotated[
-        list[Path] | None, typer.Option(help="Translations by a system; repeat for each system.")
-    ] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Reference translations; repeat for several references.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Source documents, to check the number of sentences, and for COMET.")
-    ] = None,
-    protocol: Protocols = None,
-    target_language: Annotated[
-        str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
-    ] = None,
-    paragraphs: Annotated[
-        bool,
-        typer.Option(
-            "--paragraphs",
-            help="Lines hold several sentences: for sentence scores, split those lines in which all sides "
-            "have the same number.",
-        ),
-    ] = False,
-    realign: Annotated[
-        bool,
-        typer.Option(
-            "--realign",
-            help="Realign documents whose number of sentences differs from the reference's, with as few "
-            "edits as possible; report omissions and additions.",
-        ),
-    ] = False,
-    realign_all: Annotated[
-        bool,
-        typer.Option("--realign-all", help="Like --realign, but realign all documents."),
-    ] = False,
-    abbreviations: Abbreviations = None,
-    splitter: SplitBy = None,
-    words: Words = None,
-    discourse: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP "
-            "(docs/metrics.md)."
-        ),
-    ] = None,
-    entities: Annotated[
-        Path | None,
-        typer.Option(
-            help="List of entities and their forms, by document; adds their accuracy, F1 and consistency."
-        ),
-    ] = None,
-    comet: Annotated[
-        str | None, typer.Option(help="COMET model, by path or name (docs/metrics.md); adds its score.")
-    ] = None,
-    comet_context: Annotated[
-        int | None,
-        typer.Option(
-            help="Also compute document-level COMET with this many previous sentences as context (2 in its "
-            "paper)."
-        ),
-    ] = None,
-    comet_slide: Annotated[
-        int | None,
-        typer.Option(
-            help="Also compute SLIDE, the mean over windows of this many sentences; needs a quality "
-            "estimation model."
-        ),
-    ] = None,
-    comet_stride: Annotated[
-        int | None,
-        typer.Option(help="With --comet-slide: step from one window to the next, in sentences. Default: 1."),
-    ] = None,
-    comet_python: Annotated[
-        Path | None,
-        typer.Option(
-            help="Python interpreter or environment in which COMET is installed. Default: "
-            "$COTEXT_COMET_PYTHON."
-        ),
-    ] = None,
-    ctxpro: Annotated[
-        Path | None,
-        typer.Option(help="Score the hypotheses on this ctxPro suite (its JSON file) instead of references."),
-    ] = None,
-    decisions: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Instead of translations, compare the output files of `contrastive --out` by McNemar's "
-            "test; repeat for each."
-        ),
-    ] = None,
-    paired: Annotated[
-        bool, typer.Option("--paired", help="Test the differences between systems for significance.")
-    ] = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="With --paired: file name of the baseline system. Default: compare all pairs."),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(help="With --paired: the test, which is randomisation (default), bootstrap or koehn."),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(help="With --paired: resample documents (default) or sentences: document or sentence."),
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --paired: seed, 12345 by default.")] = None,
-    format: Format = None,
-    json: Json = False,
-) -> None:
-    """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
-    realign = realign or realign_all
-    drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
-    given = {name: value for name, value in drawing.items() if value is not None}
-    if given and not paired:
-        raise CotextError(f"--{next(iter(given))} needs --paired")
-    needing = {"--comet-context": comet_context, "--comet-slide": comet_slide, "--comet-python": comet_python}
-    if comet is None and (alone := [name for name, value in needing.items() if value is not None]):
-        raise CotextError(f"{alone[0]} needs --comet MODEL")
-    if comet_stride is not None and comet_slide is None:
-        raise CotextError("--comet-stride needs --comet-slide SENTENCES")
-    of_texts = [reference, source, protocol, discourse, entities, words, comet, paragraphs, realign]
-    if decisions:
-        if hypothesis or any(of_texts) or ctxpro or given:
-            raise CotextError(
-                "--decisions excludes --hypothesis and other options of translations; leave them out"
-            )
-        _compare_decisions(decisions, baseline, json)
-        return
-    if baseline is not None and not paired:
-        raise CotextError("--baseline needs --paired")
-    from cotext.evaluation.statistics.significance import Resampling
-
-    choices: dict[str, Any] = given
-    resampling = Resampling(**choices) if paired else None
-    if ctxpro is not None:
-        if any(of_texts) or abbreviations or not hypothesis:
-            raise CotextError("--ctxpro goes with --hypothesis and --paired alone; leave the rest out")
-        from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro
-
-        forms = evaluate_ctxpro(
-            ctxpro,
-            hypothesis,
-            target_language=target_language,
-            last_by=splitter,
-            format=format,
-            resampling=resampling,
-            baseline=baseline,
-        )
-        typer.echo(as_json(forms.as_dict()) if json else forms.render())
-        return
-    if not hypothesis or not reference:
-        raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
-    chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
-    from cotext.evaluation.metrics.comet import Comet, find_python
-    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+@contextmanager
+def _comet_progress(comet: str | None) -> Iterator[Callable[[int, int], None]]:
+    """What shows how far COMET is."""
     from cotext.runtime.progress import meter
 
-    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
+    if comet is None:
+        yield lambda done, total: None
+        return
+    with meter("COMET", 0) as progress:
 
         def on_comet(done: int, total: int) -> None:
-            if progress is not None:
-                progress.restart(total)
-                progress.advance_to(done)
+            progress.restart(total)
+            progress.advance_to(done)
 
-        evaluation = evaluate_files(
-            hypothesis,
-            reference,
-            source,
-            protocols=protocol,
-            target_language=target_language,
-            format=format,
-            paragraphs=chosen if paragraphs else None,
-            discourse=discourse,
-            entities=entities,
-            words=words,
-            comet=None
-            if comet is None
-            else Comet(
-                comet,
-                find_python(comet_python),
-                comet_context or 0,
-                _windows(comet_slide),
-                1 if comet_stride is None else comet_stride,
-            ),
-            on_comet=on_comet,
-            resampling=resampling,
-            baseline=baseline,
-            realign=("all" if realign_all else "unequal") if realign else None,
-        )
-    figures, blocks = evaluation.as_dict(), [evaluation.render()]
-    if reports := _reports_beside(evaluation.hypotheses):
-        from cotext.language_models.kept_reports import render_reports
-
-        blocks.append(render_reports(reports))
-        for name, report in reports.items():
-            figures["systems"][name]["language_model"] = report.as_dict()
-    typer.echo(as_json(figures) if json else "\n\n".join(blocks))
+        yield on_comet
 
 
-def _reports_beside(hypotheses: Mapping[str, Path]) -> "dict[str, KeptReport]":
-    """What translations by language models took, as far as it stands beside them."""
-    from cotext.language_models.kept_reports import report_beside
+def evaluate(request: EvaluationRequest, json: Json = False) -> None:
+    """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
+    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 
-    found = {name: report_beside(path) for name, path in hypotheses.items()}
-    return {name: report for name, report in found.items() if report is not None}
-
-
-def _windows(sentences: int | None) -> int:
-    if sentences is None:
-        return 0
-    if sentences < 1:
-        raise CotextError(f"--comet-slide {sentences}: a window has at least one sentence")
-    return sentences
+    with _comet_progress(request.comet) as on_comet:
+        found = evaluate_files(request, on_comet)
+    typer.echo(as_json(found.as_dict()) if json else found.render())
 
 
-def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
+def evaluate_ctxpro(request: CtxproRequest, json: Json = False) -> None:
+    """Score translations of a ctxPro suite: how often the expected form is in them."""
+    from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro as measure
+
+    found = measure(request)
+    typer.echo(as_json(found.as_dict()) if json else found.render())
+
+
+def compare_decisions(
+    files: Annotated[list[Path], typer.Argument(help="Output files of `contrastive --out`, one per system.")],
+    baseline: Annotated[
+        str | None, typer.Option(help="File name of the baseline system. Default: compare all pairs.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare the decisions of systems on contrastive suites by McNemar's test."""
     from cotext.evaluation.metrics.aligned_files import name_systems
-    from cotext.evaluation.studies.contrastive.decisions import compare_decisions, read_decisions
-    from cotext.runtime.tables import render_p, render_rows
+    from cotext.evaluation.studies.contrastive.decisions import compare_decisions as compare_systems
+    from cotext.evaluation.studies.contrastive.decisions import read_decisions
 
-    systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}
-    found = compare_decisions(systems, baseline)
+    systems = {name: read_decisions(path) for name, path in name_systems(files).items()}
+    found = compare_systems(systems, baseline)
     if json:
         typer.echo(as_json({comparison.suite: comparison.as_dict() for comparison in found}))
         return
     for comparison in found:
-        rows = [(name, f"{value:.2f}") for name, value in comparison.accuracies.items()]
-        share = (
-            "" if comparison.documents == comparison.examples else f" of {comparison.documents:,} documents"
-        )
-        typer.echo(
-            f"{comparison.suite}, {comparison.examples:,} examples{share}\n{render_rows(rows, left=1)}"
-        )
-        table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
-        for each in comparison.tests:
-            low, high = each.test.interval_95
-            table.append(
-                (
-                    f"{each.system} - {each.baseline}",
-                    f"{each.test.difference:+.2f}",
-                    f"[{low:+.2f}, {high:+.2f}]",
-                    f"{each.test.only_baseline}",
-                    f"{each.test.only_system}",
-                    render_p(each.test.p_exact),
-                    render_p(each.test.p_mid),
-                    render_p(each.p_corrected),
-                )
-            )
-        few = f"\n{comparison.documents} documents are too few for any significant difference"
-        signature = comparison.as_dict()["signature"]
-        typer.echo(f"{render_rows(table, left=1)}{few if comparison.too_few else ''}\n{signature}\n")
+        typer.echo(comparison.render())
     left_out = sorted({suite for each in systems.values() for suite in each} - {c.suite for c in found})
     if left_out:
         typer.echo(f"not scored by all systems: {', '.join(left_out)}")
+
+
+def compare(request: ComparisonRequest, json: Json = False) -> None:
+    """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
+    from cotext.evaluation.studies.compare.figures import as_dict
+    from cotext.evaluation.studies.compare.job import ComparisonFiles, compare_folders
+    from cotext.evaluation.studies.compare.tables import as_text
+    from cotext.runtime.progress import meter
+
+    outputs = ComparisonFiles(request.out, request.csv, request.latex)
+    with ExitStack() as shown:
+
+        def watch(what: str, total: int) -> Callable[[int], None]:
+            shown.close()
+            return shown.enter_context(meter(what, total)).advance
+
+        found = compare_folders(request, outputs, watch)
+    typer.echo(as_json(as_dict(found)) if json else f"{as_text(found)}\n\n{', '.join(map(str, outputs.all))}")
+
+
+def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
+    """Rank the translations of many systems on one page, with significance tests and reference points."""
+    from cotext.evaluation.studies.leaderboard.measure import make_leaderboard, output_files
+    from cotext.evaluation.studies.leaderboard.page import render_leaderboard
+    from cotext.files.table import require_page_name
+    from cotext.runtime.files import replacing
+
+    out = request.out
+    require_page_name(out)
+    with output(out, [*output_files(request), *request.reference, request.source]):
+        with _comet_progress(request.comet) as on_comet:
+            found = make_leaderboard(request, on_comet)
+        with replacing(out) as temporary:
+            # Names of files may hold what is no text.
+            temporary.write_text(render_leaderboard(found), encoding="utf-8", errors="backslashreplace")
+    typer.echo(as_json(found.as_dict()) if json else f"{found.render()}\n\n{out}")
+
+
+def profile(request: ProfileRequest, json: Json = False) -> None:
+    """Measure translation quality by position in the document and by document length."""
+    from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
+    from cotext.evaluation.metrics.profile import TITLES, by_length, by_position, render_profile
+
+    paths, language = request.hypothesis, request.target_language
+    with output(request.out, [*paths, request.reference]):
+        systems, [references], _ = read_aligned(
+            name_systems(paths), [request.reference], None, request.format
+        )
+        names = list(systems)
+        figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
+        for kind, ways in (("position", by_position), ("length", by_length)):
+            buckets = ways(list(systems.values()), references, request.protocols, target_language=language)
+            if not json:
+                typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
+            figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
+        if json:
+            typer.echo(as_json(figures))
+        write_figures(request.out, figures)
+
+
+def mbr(request: MbrRequest, json: Json = False) -> None:
+    """Choose translations by minimum Bayes risk, from n-best lists or from the outputs of several systems."""
+    from cotext.data.formats import write_documents
+    from cotext.data.formats.table import find_format
+    from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
+    from cotext.runtime.progress import meter
+    from cotext.translation.translate_file import check_output
+    from cotext.translation.written_beside import check_new_lists, lists_beside, remove_lists
+
+    out = request.out
+    if out.is_file() and not request.overwrite:
+        raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
+    find_format(request.to)
+    inputs = [*request.files, *filter(None, [request.source])]
+    with output(out, inputs), meter("choosing", 0) as progress:
+        # Lists beside the output are of what it was, and go with it; those that are read are not lost so.
+        check_output(lists_beside(out), inputs)
+        if not request.overwrite:
+            check_new_lists(out)
+
+        def on_comet(done: int, total: int) -> None:
+            progress.restart(total)
+            progress.advance_to(done)
+
+        chosen, report = choose_translations(request, progress.restart, progress.advance, on_comet)
+        write_documents(out, chosen, request.to)
+        remove_lists(out)
+    if json:
+        typer.echo(as_json({**report.as_dict(), "out": str(out)}))
+        return
+    typer.echo(
+        f"{printable(str(out))}: {counted(report.sentences, 'sentence')} in "
+        f"{counted(report.documents, 'document')}, {report.translations:.2f} translations of each; "
+        f"{report.changed:,} are not the first\nexpected {request.utility}: {report.utility:.2f}, of the "
+        f"first translations {report.utility_of_first:.2f}\n{report.signature}"
+    )

@@ -40,7 +40,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
-        from cotext.cli.contrastive_reports import tell_of, write_reports
+        from cotext.cli.contrastive import tell_of, write_reports
         from cotext.evaluation.studies.contrastive.contrastive_shards import JoinedSuites
 
         joined = JoinedSuites(parts)

@@ -7,48 +7,38 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.analysis import attention, probe, windows
-from cotext.cli.compare import compare
-from cotext.cli.context import context, cxmi, profile
+from cotext.cli.analysis import attention, context, cxmi, probe, speed, windows
 from cotext.cli.contrastive import contrastive
-from cotext.cli.data import distill, prepare
-from cotext.cli.evaluate import evaluate
+from cotext.cli.data import append, distill, prepare, prepare_controlled
+from cotext.cli.evaluate import (
+    compare,
+    compare_decisions,
+    evaluate,
+    evaluate_ctxpro,
+    leaderboard,
+    mbr,
+    profile,
+)
 from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
 from cotext.cli.join import join, write_scores
-from cotext.cli.leaderboard import leaderboard
-from cotext.cli.look import convert, head, info, systems
-from cotext.cli.mbr import mbr
+from cotext.cli.look import convert, convert_submission, convert_suite, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
-from cotext.cli.options import (
-    Checkpoint,
-    Device,
-    Format,
-    Json,
-    Scoring,
-    ShardOption,
-    TargetOrder,
-    as_json,
-    check_shard_output,
-    do_shard,
-    output,
-    scoring_settings,
-    shard_of,
-)
+from cotext.cli.options import Json, as_json, check_shard_output, command, do_shard, output
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.shortlist import shortlist
-from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
+from cotext.translation.requests import ScoreRequest
 
 TRUST_CODE: Final = "--trust-code"
 
@@ -99,45 +89,36 @@ def demo(
     full: Annotated[
         bool, typer.Option("--full", help="Train longer on more data, and test on more: about ten minutes.")
     ] = False,
-    word_order: TargetOrder = None,
+    word_order: Annotated[
+        Literal["verb-second", "verb-final", "reversed"],
+        typer.Option(help="Word order of the target side; see `prepare-controlled`."),
+    ] = "verb-second",
 ) -> None:
     """Train three tiny systems on a synthetic corpus and compare their use of context (3 to 4 minutes)."""
     from cotext.cli.demo import FULL, SETTINGS, run_demo
-    from cotext.data import controlled
 
-    order = controlled.word_order(word_order or "verb-second")
     settings, folder = (FULL, Path("demo-full")) if full else (SETTINGS, Path("demo"))
-    run_demo(out or folder, replace(settings, word_order=order))
+    run_demo(out or folder, replace(settings, word_order=word_order))
 
 
-def score(
-    run: Annotated[Path, typer.Argument(help="Run or engine folder.")],
-    source: Annotated[Path, typer.Option(help="Source documents.")],
-    target: Annotated[Path | None, typer.Option(help="Translation of the source, which is scored.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
-    format: Format = None,
-    device: Device = None,
-    set: Scoring = None,
-    checkpoint: Checkpoint = None,
-    shard: ShardOption = None,
-    json: Json = False,
-) -> None:
+def score(request: ScoreRequest, json: Json = False) -> None:
     """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
-    decode = scoring_settings(set)
-    part = shard_of(shard, out)
     from cotext.translation.open import open_scorer
     from cotext.translation.score_file import ScoreJob, score_file
 
+    source, target, out, part = request.source, request.target, request.out, request.part()
+    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
-        opened = open_scorer(run, device, decode, checkpoint)
+        opened = open_scorer(*opening)
         tell_slow_precision(opened)
-        do_shard(ScoreJob(opened, source, target, out, part, format=format, columns=not json), json)
+        do_shard(ScoreJob(opened, source, target, out, part, format=request.format, columns=not json), json)
         return
     with output(out, [source, target]):
-        opened = open_scorer(run, device, decode, checkpoint)
+        opened = open_scorer(*opening)
         tell_slow_precision(opened)
-        write_scores(out, *score_file(opened, source, target, format=format, columns=not json), json)
+        found = score_file(opened, source, target, format=request.format, columns=not json)
+        write_scores(out, *found, json)
 
 
 def average(
@@ -165,6 +146,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
         "prepare": prepare,
+        "append": append,
+        "prepare-controlled": prepare_controlled,
         "train": train,
         "average": average,
         "distill": distill,
@@ -181,6 +164,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Score translations": {
         "evaluate": evaluate,
+        "evaluate-ctxpro": evaluate_ctxpro,
+        "compare-decisions": compare_decisions,
         "compare": compare,
         "leaderboard": leaderboard,
         "profile": profile,
@@ -200,11 +185,13 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "info": info,
         "head": head,
         "convert": convert,
+        "convert-suite": convert_suite,
+        "convert-submission": convert_submission,
     },
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+        app.command(_name, rich_help_panel=_panel)(command(_command))
 
 
 def _version(value: bool) -> None:

@@ -1,49 +1,28 @@
-"""Options that several commands have, and how their values are read."""
+"""Options of commands, made from the requests that they take, and output that several commands have."""
 
+import inspect
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from cotext.runtime.errors import CotextError
+from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
-    from cotext.data.splitting import Splitting
     from cotext.runtime.jobs.engine import Job
-    from cotext.runtime.jobs.journal import Shard
-    from cotext.translation.open import OpenedRun
 
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-        "tmx, tsv, jsonl, parquet or wmt (wmt:cs-de_DE picks one language pair). Default: detected "
-        "from the content.",
-    ),
-]
+    pass
+
 Device = Annotated[
     str | None,
     typer.Option("--device", help="Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one."),
-]
-Decode = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Change a decoding setting of the recipe, as in beam=1 (keys: section `decode` of "
-        "docs/recipes.md); may be repeated.",
-    ),
-]
-_CHOICE = "for multilingual tokenizers. Default: that of the run's data."
-SourceLanguage = Annotated[
-    str | None, typer.Option("--source-language", help=f"Language of the documents, {_CHOICE}")
-]
-TargetLanguage = Annotated[
-    str | None, typer.Option("--target-language", help=f"Language to translate into, {_CHOICE}")
 ]
 TargetOrder = Annotated[
     str | None,
@@ -53,136 +32,14 @@ TargetOrder = Annotated[
         "the default), verb-final, or reversed.",
     ),
 ]
-SCORING = (
-    "max_source_tokens",
-    "max_tokens",
-    "group_windows",
-    "before",
-    "precision",
-    "source_language",
-    "target_language",
-)  # of the decode settings, what scoring takes
-Scoring = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help=f"Change a decoding setting, as in before=3: {', '.join(SCORING)}; may be repeated."
-    ),
-]
 Checkpoint = Annotated[
     int | None,
     typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
 ]
-Protocols = Annotated[
-    list[str] | None,
-    typer.Option("--protocol", help="Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated."),
-]
-Words = Annotated[
-    Path | None,
-    typer.Option(
-        "--words",
-        help="Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if it "
-        "was prepared so) by it.",
-    ),
-]
-# Of commands that look at one document.
-OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
-TranslationFile = Annotated[
-    Path | None, typer.Option(help="Translation of the document. Default: the run translates it.")
-]
-DocumentId = Annotated[
-    str | None, typer.Option("--document", help="Id of the document. Default: the first of the file.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
-On = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        help="Translate on a Ray cluster: ray (the cluster of RAY_ADDRESS, or this machine), "
-        "ray://HOST:10001 or HOST:6379.",
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", help="With --on: number of worker processes. Default: one for each processor or GPU."
-    ),
-]
-
-ShardOption = Annotated[
-    str | None,
-    typer.Option(
-        "--shard",
-        help="Do only part i of n, as in 2/4; when all n parts are done, `cotext join OUT` puts them "
-        "together (docs/cluster.md).",
-    ),
-]
-
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
-Abbreviations = Annotated[
-    Path | None,
-    typer.Option(
-        "--abbreviations",
-        help="File of further abbreviations, one per line: the full stop after one does not end a sentence.",
-    ),
-]
-SplitBy = Annotated[
-    str | None,
-    typer.Option(
-        "--splitter",
-        help="How text is split into sentences: rules (the default), or sat:MODEL, a Segment any Text model.",
-    ),
-]
 LONG = "longer than the training data"
-
-
-def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Read the values of `--set`.
-
-    Raises:
-        CotextError: not key=value.
-    """
-    from cotext.runtime.reading import parse_yaml
-
-    settings = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
-        settings[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
-    return settings
-
-
-def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Read the values of `--set` where translations are scored.
-
-    Raises:
-        CotextError: not key=value, or a setting of search.
-    """
-    settings = decode_settings(pairs)
-    for key in settings:
-        if key not in SCORING:
-            raise CotextError(
-                f"--set {key}: scoring takes {', '.join(SCORING)}; others are for translations (of a suite: "
-                "add --generate)"
-            )
-    return settings
-
-
-def splitting(abbreviations: Path | None, splitter: str | None, used: bool, remedy: str) -> "Splitting":
-    """How text is split.
-
-    Raises:
-        CotextError: not `used`, for which the `remedy` is told; a file that holds no abbreviations.
-    """
-    from cotext.data.abbreviations import read_abbreviations
-    from cotext.data.splitting import BY_RULES, Splitting
-
-    if not used and (abbreviations or splitter):
-        given = "--abbreviations" if abbreviations else "--splitter"
-        raise CotextError(f"{given} is about splitting text into sentences: {remedy}, or leave it out")
-    read = read_abbreviations(abbreviations) if abbreviations is not None else frozenset()
-    return Splitting(read, splitter or BY_RULES)
 
 
 @contextmanager
@@ -194,13 +51,6 @@ def telling_how_to_skip() -> Iterator[None]:
         yield
     except UnequalSidesError as error:
         raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
-
-
-def require_translations(protocols: list[str] | None, translate: bool, words: Path | None = None) -> None:
-    """Raise CotextError where it is told how to evaluate translations, and nothing is translated."""
-    for option, given in (("--protocol", protocols), ("--words", words)):
-        if given and not translate:
-            raise CotextError(f"{option} evaluates translations: add --translate, or leave it out")
 
 
 def counted(number: int, thing: str) -> str:
@@ -224,21 +74,6 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
     check_output(out, [path for path in inputs if path is not None])
     with writing(out):
         yield
-
-
-def shard_of(shard: str | None, out: Path | None) -> "Shard | None":
-    """Read the value of `--shard`.
-
-    Raises:
-        CotextError: no such shard, or an output that has no name.
-    """
-    from cotext.runtime.jobs.journal import Shard
-
-    if shard is None:
-        return None
-    if out is None:
-        raise CotextError("--shard keeps what it finds beside the output: add --out")
-    return Shard.parse(shard)
 
 
 def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
@@ -292,31 +127,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def placed(
-    opened: "OpenedRun",
-    on: str | None,
-    workers: int | None,
-    device: str | None,
-    decode: dict[str, Any],
-    checkpoint: int | None,
-) -> "OpenedRun":
-    """A run that translates on a cluster, if one is named; the others are what it was opened with.
-
-    Raises:
-        CotextError: workers without a cluster; as `on_ray`.
-    """
-    if on is None:
-        if workers is not None:
-            raise CotextError("--workers is about a cluster: add --on ray, or leave it out")
-        return opened
-    from cotext.translation.ray_cluster import RayCluster, on_ray
-    from cotext.translation.written_beside import require_no_lists
-
-    require_no_lists(opened, f"--on {on}")
-
-    return on_ray(opened, RayCluster(on, workers, device=device), decode, checkpoint)
-
-
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
     """Write figures as JSON, where a file was asked for."""
     if out is not None:
@@ -330,3 +140,72 @@ def write_lines(out: Path, lines: Iterable[str]) -> None:
     with atomic_sinks([out]) as [sink]:
         for line in lines:
             sink.write(f"{line}\n")
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose options are the fields of the request that `function` takes, if it takes one."""
+    first, *others = inspect.signature(function, eval_str=True).parameters.values()
+    kind = first.annotation
+    if not (isinstance(kind, type) and issubclass(kind, Request)):
+        return function
+    declared = options_of(kind)
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        values = {name: _value(given.pop(name), each.type) for name, each in declared.items()}
+        function(kind(**{name: value for name, value in values.items() if value is not None}), **given)
+
+    fields = kind.__dataclass_fields__
+    made = [_parameter(name, each, fields[name].default) for name, each in declared.items()]
+    made += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others]
+    run.__dict__["__signature__"] = inspect.Signature(made)
+    run.__annotations__ = {each.name: each.annotation for each in made}
+    return run
+
+
+def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
+    kind = without_none(declared.type)
+    optional = declared.type is not kind
+    if get_origin(kind) is Literal:
+        kind = str
+    elif get_origin(kind) is Sequence:
+        [each] = get_args(kind)
+        kind, optional = list[str if get_origin(each) is Literal else each], default == ()  # type: ignore[misc]
+        default = None if optional else default
+    elif get_origin(kind) is Mapping:
+        kind, optional, default = list[str], True, None
+    flag = option_name(name, declared)
+    if declared.argument:
+        about: Any = typer.Argument(help=declared.help)
+    else:
+        about = typer.Option(f"{flag}/--no-{flag[2:]}" if default is True else flag, help=declared.help)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind | None if optional else kind, about],
+    )
+
+
+def _value(given: Any, hint: Any) -> Any:
+    """A value of the command line as the request takes it; None for what was not given."""
+    if get_origin(without_none(hint)) is Mapping and given is not None:
+        return settings(given)
+    return given
+
+
+def settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read the values of `--set`.
+
+    Raises:
+        CotextError: not key=value.
+    """
+    from cotext.runtime.reading import parse_yaml
+
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
+        found[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
+    return found

@@ -1,11 +1,10 @@
-"""Documents appended to the training corpus of prepared data: `cotext prepare --append`.
+"""Documents appended to the training corpus of prepared data: `cotext append`.
 
 The tokenizer, the held-out sets, the shards that are there and files of others stay as they are; new
 documents come in shards of their own behind them, and a shortlist is made again of all. The folder is
 replaced as a whole, by one that shares the old files.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,9 +27,9 @@ from cotext.data.preparation_notes import selection_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, TRAIN, read_report, store_files, write_report
 from cotext.data.prepared_shortlist import build_shortlist
+from cotext.data.requests import AppendRequest
 from cotext.data.selection import Selection
 from cotext.data.shortlist import SHORTLIST
-from cotext.data.splitting import Splitting
 from cotext.data.store import TokenStore
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, link_or_copy
@@ -38,46 +37,32 @@ from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.version import __version__
 
 
-def append(
-    source: Path,
-    target: Path | None,
-    out: Path,
-    *,
-    format: str | None = None,
-    max_characters: int = 10_000,
-    split: Splitting | None = None,
-    clean: Sequence[str] = (),
-    skip_unequal: bool = False,
-    workers: int = 1,
-    on_documents: OnDocuments = lambda stage, documents: None,
-) -> Report:
+def append(request: AppendRequest, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
     """Add documents to the training corpus of the prepared folder `out`; returns its new report.
 
-    The settings are those of `prepare`. The same call goes on with what an interrupted one has done.
+    The same call goes on with what an interrupted one has done.
 
     Raises:
         CotextError: no prepared data there, or damaged; a file that is in the corpus already; else as
             `prepare`.
     """
+    source, target, out = request.source, request.target, request.out
     files = (source,) if target is None else (source, target)
     with preparing(out, False, files) as work:
         before = read_report(out)
         if not before:
             raise CotextError(f"{out}: no prepared data there to append to; make it with `cotext prepare`")
         report = report_of(before, out / REPORT)
-        pair, rules = report.pair, parse_rules(clean)
+        pair, rules = report.pair, parse_rules(request.clean)
         check_sides(pair, source, target, f"{out} is")
-        splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
-        read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
+        splitters = request.splitters(pair)
+        read = partial(read_parallel, source, target, request.format, skip_unequal=request.skip_unequal)
         corpus = corpus_of_files("train", source, target, Selection(read, pair, rules, splitters))
+        inputs = input_checksums([corpus], request.format)
         settings = {
             "files": [str(path) for path in files],
-            "format": format,
-            "max_characters": max_characters,
-            "split": [each.name for each in splitters or ()],
-            "clean": rules,
-            "skip_unequal": skip_unequal,
-            "inputs": (inputs := input_checksums([corpus], format)),
+            **request.recorded(rules, splitters),
+            "inputs": inputs,
         }
         if before.get("append") == settings:
             return report  # done before
@@ -88,7 +73,7 @@ def append(
         # The report has all of the job, so that a folder that lacks its name alone is known.
         job = {"cotext": __version__, "append": settings, "onto": checksum(out / REPORT)}
         if not work.begin(job, replacing=True):
-            _encode(work, corpus, before, max_characters, workers, on_documents)
+            _encode(work, corpus, before, request, on_documents)
             if SHORTLIST in before["files"]:
                 before["shortlist"] = build_shortlist(work, on_documents)
             _write_report(work, before, job)
@@ -100,15 +85,14 @@ def _encode(
     work: Preparation,
     corpus: CorpusSplit,
     before: dict[str, Any],
-    max_characters: int,
-    workers: int,
+    request: AppendRequest,
     on_documents: OnDocuments,
 ) -> None:
     """Take over what stays, and write the store, unless that is done."""
     if work.done("train") is not None:
         return
     require_whole(work.out, before["files"], "prepare it again")
-    for _ in checked_documents(corpus, max_characters):
+    for _ in checked_documents(corpus, request.max_characters):
         pass
     old = {work.out / REPORT, *store_files(work.out / TRAIN)}
     for path in sorted(path for path in work.out.rglob("*") if path.is_file() and path not in old):
@@ -125,7 +109,7 @@ def _encode(
     )
     store = TokenStore(work.out / TRAIN)
     found = encode_corpus(
-        work.folder, corpus, work.folder / "tokenizer", sets.wanted, workers, on_documents, store
+        work.folder, corpus, work.folder / "tokenizer", sets.wanted, request.processes, on_documents, store
     )
     overlaps = sets.overlaps(found.found)
     added = {

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.data.cleaning import parse_rules
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.controlled import (
-    SIZES,
     VERSION,
-    WordOrder,
     contrastive_suites,
     development_documents,
     test_documents,
@@ -40,8 +38,9 @@ from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.prepared_shortlist import build_shortlist
 from cotext.data.prepared_tokenizer import build_tokenizer, taken_tokenizer, text_checksums
+from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection
-from cotext.data.splitting import Splitter, Splitting
+from cotext.data.splitting import Splitter
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
     LanguageChoice,
@@ -53,71 +52,49 @@ from cotext.data.tokenizer import (
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
-CONTROLLED_VOCABULARY = 1500
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000
-CONTRASTIVE_EXAMPLES: Final = 600
 
 
-def prepare(
-    source: Path,
-    target: Path | None,
-    dev_source: Path,
-    dev_target: Path | None,
-    out: Path,
-    *,
-    test_source: Path | None = None,
-    test_target: Path | None = None,
-    languages: Languages | None = None,
-    format: str | None = None,
-    settings: TokenizerSettings | None = None,
-    tokenizer: Path | None = None,
-    tokenizer_text: Sequence[Path] = (),
-    trim_vocabulary: bool = False,
-    shortlist: bool = False,
-    symbols: LanguageChoice | None = None,
-    max_characters: int = 10_000,
-    split: Splitting | None = None,
-    paragraphs: bool = False,
-    clean: Sequence[str] = (),
-    skip_unequal: bool = False,
-    overwrite: bool = False,
-    workers: int = 1,
-    on_documents: OnDocuments = lambda stage, documents: None,
-) -> Report:
+def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    `tokenizer`: a run or data whose tokenizer is taken, not `settings`, to train on from there;
-    `trim_vocabulary` leaves out pieces that training does not need. `tokenizer_text`: files that it is
-    trained on, not the corpus. `shortlist`: a table of `cotext.data.shortlist`, too. `symbols`: the languages
-    as a tokenizer of many names them, where `languages` do not tell. A target of None: the source file holds
-    both languages. Languages left open: see `languages_of_files`, of the training files. Lines of several
-    sentences are split by `split`, in the training corpus or, if they are `paragraphs`, in all; `clean` names
-    rules of `cotext.data.cleaning` for the former. `skip_unequal` leaves out documents of unequal sides.
-    `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces one. The same call
-    resumes an interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`,
-    files named after the pair the wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing` do.
+    A target of None: the source file holds both languages. Languages left open are those of the training
+    files, see `languages_of_files`. The folder appears whole or not at all; the same call resumes an
+    interrupted one.
+
+    Raises:
+        CotextError: what readers refuse, sentences over `max_characters`, files named after the pair the
+            wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing`.
     """
-    given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
-    pair = _languages(languages or Languages(), languages_of_files(source, target, format))
-    rules = parse_rules(clean)
-    splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
-    taken = None if tokenizer is None else taken_tokenizer(tokenizer, symbols or LanguageChoice(), pair)
-    chosen = taken or settings or TokenizerSettings()
-    corpora = _corpora(given, format, skip_unequal, pair, rules, splitters, paragraphs)
-    extra: dict[str, Any] = {"tokenizer": tokenizer and str(tokenizer), "trim_vocabulary": trim_vocabulary}
-    extra |= {"tokenizer_text": [*map(str, tokenizer_text)], "shortlist": shortlist, "paragraphs": paragraphs}
+    given = {
+        "train": (request.source, request.target),
+        "dev": (request.dev_source, request.dev_target),
+        "test": (request.test_source, request.test_target),
+    }
+    named = request.languages
+    guessed = languages_of_files(request.source, request.target, request.format)
+    pair = Languages(named.source or guessed.source, named.target or guessed.target)
+    rules = parse_rules(request.clean)
+    folder, texts = request.tokenizer_folder, request.tokenizer_text
+    splitters = request.splitters(pair)
+    symbols = LanguageChoice(request.source_language, request.target_language)
+    chosen = request.tokenizer_settings if folder is None else taken_tokenizer(folder, symbols, pair)
+    corpora = _corpora(request, given, pair, rules, splitters)
+    extra: dict[str, Any] = {
+        "tokenizer": folder and str(folder),
+        "trim_vocabulary": request.trim_vocabulary,
+        "tokenizer_text": [*map(str, texts)],
+        "shortlist": request.shortlist,
+        "paragraphs": request.paragraphs,
+    }
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
-        "format": format,
-        "max_characters": max_characters,
-        "split": [each.name for each in splitters or ()],
-        "clean": rules,
-        "skip_unequal": skip_unequal,
+        **request.recorded(rules, splitters),
         **{name: value for name, value in extra.items() if value},
     }
-    with preparing(out, overwrite, [*tokenizer_text, *(p for c in corpora for p in c.files)]) as work:
-        job = _job(command, input_checksums(corpora, format), pair, chosen, tokenizer_text)
-        return _carry_out(work, job, corpora, chosen, max_characters, workers, on_documents)
+    with preparing(request.out, request.overwrite, [*texts, *(p for c in corpora for p in c.files)]) as work:
+        job = _job(command, input_checksums(corpora, request.format), pair, chosen, texts)
+        return _carry_out(work, job, corpora, chosen, request, on_documents)
 
 
 def _carry_out(
@@ -125,102 +102,85 @@ def _carry_out(
     job: dict[str, Any],
     corpora: Sequence[CorpusSplit],
     chosen: TokenizerSettings | Tokenizer,
-    max_characters: int,
-    workers: int,
+    request: PreparationRequest,
     on_documents: OnDocuments,
 ) -> Report:
     """What is left to be done of a job."""
     report = work.begin(job)
     if not report:
-        texts = [Path(path) for path in job["command"].get("tokenizer_text", ())]
-        trim = job["command"].get("trim_vocabulary", False)
-        build_tokenizer(work, corpora, chosen, max_characters, on_documents, texts=texts, trim=trim)
-        report = _build(work, corpora, job, chosen, workers, on_documents)
+        build_tokenizer(
+            work,
+            corpora,
+            chosen,
+            request.max_characters,
+            on_documents,
+            texts=request.tokenizer_text,
+            trim=request.trim_vocabulary,
+        )
+        report = _build(work, corpora, job, chosen, request.processes, on_documents)
     work.publish()
     return report_of(report, work.out / REPORT)
 
 
 def _corpora(
+    request: PreparationRequest,
     given: dict[str, tuple[Path | None, Path | None]],
-    format: str | None,
-    skip_unequal: bool,
     languages: Languages,
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
-    paragraphs: bool,
 ) -> list[CorpusSplit]:
     """The corpora in files; rules are for training alone, and splitters without `paragraphs`."""
     corpora = []
     for split, (source, target) in given.items():
         if source is not None:
             check_sides(languages, source, target, "the corpus is")
-            read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
+            read = partial(read_parallel, source, target, request.format, skip_unequal=request.skip_unequal)
             training = split == "train"
-            cut = splitters if training or paragraphs else None
+            cut = splitters if training or request.paragraphs else None
             selection = Selection(read, languages, rules if training else {}, cut)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
 
 
-def _languages(given: Languages, found: Languages) -> Languages:
-    """The languages as they are given; a side that is not, as found."""
-    return Languages(given.source or found.source, given.target or found.target)
-
-
 def prepare_controlled(
-    size: str | int,
-    out: Path,
-    seed: int = 1,
-    vocabulary: int | None = None,
-    *,
-    contrastive_examples: int = CONTRASTIVE_EXAMPLES,
-    order: WordOrder = "verb-second",
-    mentions: int | None = None,
-    overwrite: bool = False,
-    on_documents: OnDocuments = lambda stage, documents: None,
+    request: ControlledRequest, on_documents: OnDocuments = lambda stage, documents: None
 ) -> Report:
-    """Generate the controlled corpus and prepare it; `size` is a name in SIZES or a number of documents.
+    """Generate the controlled corpus and prepare it.
 
-    `order` is that of the target's words; `mentions`: see `training_documents`. Beside what `prepare` writes,
-    `out` holds contrastive/<phenomenon>.json and, to translate, the plain text of dev and test (dev.en,
-    dev.de, test.en, test.de).
+    Beside what `prepare` writes, `out` holds contrastive/<phenomenon>.json and, to translate, the plain text
+    of dev and test (dev.en, dev.de, test.en, test.de).
     """
-    documents = SIZES.get(size, 0) if isinstance(size, str) else size
-    if documents < 1:
-        raise CotextError(
-            f"unknown size {size!r}; choose one of {', '.join(SIZES)}, or a number of documents"
-        )
+    documents, seed, order = request.documents, request.seed, request.word_order
     # The generator's words are known: no character will ever be unknown, so no byte pieces are needed.
     # BPE, because nearly every word is frequent enough to become one piece.
     settings = TokenizerSettings(
-        kind="sentencepiece-bpe",
-        vocabulary=vocabulary or CONTROLLED_VOCABULARY,
-        byte_fallback=False,
-        seed=seed,
+        kind="sentencepiece-bpe", vocabulary=request.vocabulary, byte_fallback=False, seed=seed
     )
     corpora = [
-        CorpusSplit("train", partial(training_documents, documents, seed, order, mentions)),
+        CorpusSplit("train", partial(training_documents, documents, seed, order, request.mentions)),
         _generated_once("dev", partial(development_documents, seed, order)),
         _generated_once("test", partial(test_documents, seed, order)),
     ]
     command = {
         "controlled": VERSION,
-        "size": size,
+        "size": request.size,
         "documents": documents,
         "seed": seed,
-        "contrastive_examples": contrastive_examples,
+        "contrastive_examples": request.contrastive_examples,
         "word_order": order,
-        "mentions": mentions,
+        "mentions": request.mentions,
     }
-    with preparing(out, overwrite, []) as work:
+    with preparing(request.out, request.overwrite, []) as work:
         job = _job(command, {}, Languages("en", "de"), settings)
         report = work.begin(job)
         if not report:
             # From the same documents whatever the size: all sizes of a seed share one vocabulary.
-            of_all = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, mentions)
+            of_all = partial(
+                training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions
+            )
             learn_from = CorpusSplit("train", of_all)
             build_tokenizer(work, corpora, settings, 10_000, on_documents, learn_from=learn_from)
-            _write_suites(work.folder, contrastive_suites(seed, contrastive_examples, order))
+            _write_suites(work.folder, contrastive_suites(seed, request.contrastive_examples, order))
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, 1, on_documents)
         work.publish()

@@ -54,13 +54,13 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
         if context is None:
             raise CotextError(
                 f"{path}: ContraPro as published, which has the tested sentences alone; make a suite with "
-                "their context: cotext convert contrapro.json --to contrastive --documents FOLDER --out FILE"
+                "their context: cotext convert-suite contrapro.json --documents FOLDER --out FILE"
             )
         return read_contrapro(path, content, context)
     if is_ctxpro(content):
         raise CotextError(
             f"{path}: ctxPro, whose examples have no candidates; what a run writes is measured by "
-            "`contrastive RUN SUITE --generate`, files of translations by `evaluate --ctxpro SUITE`"
+            "`contrastive RUN SUITE --generate`, files of translations by `evaluate-ctxpro SUITE`"
         )
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")

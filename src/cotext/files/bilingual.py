@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from cotext.files.blocks import FileFormat
-from cotext.runtime.errors import CotextError, shown
 
 # `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
 # or for review; `all`: those that are translated too, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
 ENTRIES: Final[tuple[Entries, ...]] = ("untranslated", "unfinished", "all")
-
-
-def entries_named(name: str) -> Entries:
-    """The choice of entries of that name; raises CotextError for a name that is none."""
-    for entries in ENTRIES:
-        if name == entries:
-            return entries
-    raise CotextError(f"--entries {shown(name)}: known are {', '.join(ENTRIES)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.runtime.version import __version__
 from cotext.training.prepared_data import PreparedData, open_data
+from cotext.training.requests import DistillRequest
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import systems_of
 
@@ -90,17 +91,6 @@ class Outcome:
                 noted.add(f"{document_id}:{sentence + 1}")
 
 
-@dataclass(frozen=True, slots=True)
-class DistillationRequest:
-    """The settings of a distillation; `decode` overrides keys of the teacher's configuration."""
-
-    teacher: Path
-    data: Path
-    out: Path
-    decode: dict[str, Any] = field(default_factory=dict)
-    update: int | None = None
-
-
 class DistilledCorpus:
     """The folder that is written once all documents are translated; `signature` says how they were.
 
@@ -109,7 +99,7 @@ class DistilledCorpus:
 
     def __init__(
         self,
-        request: DistillationRequest,
+        request: DistillRequest,
         data: PreparedData,
         job: Mapping[str, Any],
         model: Path,
@@ -188,7 +178,7 @@ class DistilledCorpus:
         own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
         return {
             "cotext": __version__,
-            "command": {**command, "set": request.decode, "checkpoint": request.update},
+            "command": {**command, "set": dict(request.decode), "checkpoint": request.checkpoint},
             "inputs": {str(store): checksum(store), str(self.model): self.job["teacher"]["model"]},
             "languages": asdict(self.data.languages),
             "tokenizer": before.get("tokenizer", own),
@@ -231,9 +221,8 @@ class DistillationJob(Job[Outcome]):
 
     def __init__(
         self,
-        request: DistillationRequest,
+        request: DistillRequest,
         shard: Shard | None = None,
-        device: str | None = None,
         placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
     ) -> None:
         self.out, self.shard, self.resumed = request.out, shard, 0
@@ -248,7 +237,7 @@ class DistillationJob(Job[Outcome]):
             raise CotextError(
                 f"{data.address}: distillation copies its data; fetch the folder to this machine first"
             )
-        opened = placed(open_run(request.teacher, device, request.decode, request.update))
+        opened = placed(open_run(request.teacher, request.device, dict(request.decode), request.checkpoint))
         self._translator = opened.translator
         self._translator.plan.check_passes()
         check_pair(opened.languages, data.languages, f"{request.data}", f"{request.teacher} translates")
@@ -331,7 +320,9 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
     facts, job = parts.header.facts, parts.header.identity
     place = partial(named_in, folder=Path(facts["folder"]))
     teacher, folder = place(Path(facts["teacher"])), place(Path(facts["data"]))
-    request = DistillationRequest(teacher, folder, out, facts["decode"], facts["update"])
+    request = DistillRequest(
+        teacher=teacher, data=folder, out=out, decode=facts["decode"], checkpoint=facts["update"]
+    )
     data = open_data(request.data)
     if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")

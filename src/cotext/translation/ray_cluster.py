@@ -19,8 +19,10 @@ from cotext.runtime.errors import CotextError
 from cotext.search.guide import Guide
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.requests import ClusterOptions
 from cotext.translation.translate_file import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.written_beside import require_no_lists
 
 LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
 # At most at once. They are searched together: with few of them, batches are small.
@@ -89,6 +91,19 @@ def files_of(opened: OpenedRun) -> dict[str, str]:
         del config["decode"]["first_pass"]
         system["configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
     return {**own, **{f"first pass's {kind}": sha for kind, sha in before.items()}}
+
+
+def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
+    """A run that translates on the cluster of a request, if it names one; `decode`: how it was opened.
+
+    Raises:
+        CotextError: as `on_ray`; lists of translations, which no cluster writes.
+    """
+    if request.on is None:
+        return opened
+    require_no_lists(opened, f"--on {request.on}")
+    cluster = RayCluster(request.on, request.workers, device=request.device)
+    return on_ray(opened, cluster, decode, request.checkpoint)
 
 
 def on_ray(

@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
+from cotext.translation.requests import Wished
 from cotext.translation.terms.glossary import Glossary, read_lemmas, read_words
 from cotext.translation.terms.memory import TranslationMemory
 from cotext.translation.terms.term_report import TermReport, term_report
@@ -70,25 +70,19 @@ class Wishes:
         return term_report(guide, translations) if self.of_terms and guide is not None else None
 
 
-def read_wishes(
-    languages: Languages,
-    *,
-    glossary: Path | None = None,
-    keep: Path | None = None,
-    consistency: bool = False,
-    lemmas: tuple[Path | None, Path | None] = (None, None),
-    memory: Path | None = None,
-) -> Wishes:
-    """Read what is asked from files; `lemmas`: of the source and of the target.
+def read_wishes(languages: Languages, request: Wished) -> Wishes:
+    """Read what is asked from files.
 
     Raises:
         CotextError: a file that cannot be read so.
     """
+    lemmas = request.lemmas, request.target_lemmas
+    glossary, keep, memory = request.glossary, request.keep, request.memory
     source, target = (read_lemmas(path) if path is not None else None for path in lemmas)
     return Wishes(
         Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
         read_words(keep) if keep is not None else (),
-        consistency,
+        request.consistency,
         Inflection(source, target),
         TranslationMemory.read(memory, languages) if memory is not None else None,
     )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
+from cotext.evaluation.requests import DocumentRequest
 from cotext.runtime.errors import CotextError, nearest
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 
@@ -31,28 +31,20 @@ class DocumentOfRun:
         return ParallelDocument(source.id, source.sentences, found.document.sentences)
 
 
-def open_document(
-    run: Path,
-    source: Path,
-    target: Path | None = None,
-    document: str | None = None,
-    format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
-    translates: bool = True,
-) -> DocumentOfRun:
+def open_document(request: DocumentRequest, translates: bool = True) -> DocumentOfRun:
     """Open a document of a file and a run that can score it, and translate it where that is asked for.
 
-    Arguments as those of `report_context`. Without `translates`, a run whose document has a target need not
-    be able to translate.
+    The target may be the source file itself, where it holds both languages. Without `translates`, a run whose
+    document has a target need not be able to translate.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
-    chosen = choose_document(source, target, document, format)
+    source, target = request.document, request.target
+    chosen = choose_document(source, target, request.id, request.format)
     own = target is None
-    opened = (open_run if own or translates else open_scorer)(run, device, decode, update)
+    open_one = open_run if own or translates else open_scorer
+    opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
     translator = opened.translator
     if own or translates:
         translator.check([Document(chosen.id, chosen.source)])

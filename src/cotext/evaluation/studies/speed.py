@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
+from cotext.data.formats import read_documents
 from cotext.data.tokenizer import Tokenizer
+from cotext.evaluation.requests import SpeedRequest
 from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import INSTALL
@@ -139,41 +142,34 @@ class Speed:
 
 
 def measure_speed(
-    runs: Sequence[Path],
-    documents: Sequence[Document],
-    *,
-    settings: Sequence[str] = tuple(SETTINGS),
-    rounds: int = 3,
-    clock: str | None = None,
-    threads: int = 1,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
+    request: SpeedRequest,
     on_start: Callable[[int], None] = lambda total: None,
     on_way: Callable[[int], None] = lambda count: None,
 ) -> Speed:
     """Time runs on documents, in turn; the first run is what the others are compared with.
 
-    `clock`: `cpu`, the time of this process's threads, or `wall`; not given: `cpu` on the CPU, `wall` on a
-    GPU, which works while the processor waits. `decode` overrides the decode settings of every run.
-    `on_start` is told how many translations are timed, `on_way` of each.
+    `on_start` is called with the number of translations that are timed, `on_way` after each.
 
     Raises:
         CotextError: no such run or device, a document that a run does not take, no words, processor time on
             a GPU.
     """
-    opened = [open_run(run, device, decode, threads=threads) for run in runs]
+    documents = list(islice(read_documents(request.document, request.format), request.documents))
+    decode, rounds, threads = dict(request.decode), request.rounds, request.threads
+    opened = [open_run(run, request.device, decode, threads=threads) for run in request.runs]
     place = opened[0].translator.device
-    chosen = clock or ("wall" if place.type == "cuda" else "cpu")
+    chosen = request.clock or ("wall" if place.type == "cuda" else "cpu")
     if chosen == "cpu" and place.type == "cuda":
         raise CotextError("--clock cpu does not count what a GPU does: choose wall, or --device cpu")
     for run in opened:
         run.translator.check(documents)
         if not any(any(run.translator.tokenizer.encode_batch(d.sentences)) for d in documents):
             raise CotextError("the documents have no words; there is nothing to time")
+    settings = [name for name in SETTINGS if name in (request.setting or SETTINGS)]
     wanted = [name for name in settings if name == "one" or len(documents) > 1] or ["one"]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ways = list(_ways(opened, decode or {}, threads, folder))
+        ways = list(_ways(opened, decode, threads, folder))
         on_start(len(wanted) * len(ways) * (rounds + 1))
         timed = {
             name: _timed(name, ways, documents, rounds, _clock(chosen, place), on_way) for name in wanted

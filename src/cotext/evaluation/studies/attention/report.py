@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.attention_of_document import DocumentAttention, document_attention
 from cotext.evaluation.studies.one_document import open_document
 from cotext.runtime.files import replacing
@@ -22,27 +23,13 @@ TITLES = {
 }
 
 
-def report_attention(
-    run: Path,
-    source: Path,
-    out: Path,
-    *,
-    target: Path | None = None,
-    document: str | None = None,
-    format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
-) -> DocumentAttention:
+def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Attention maps of a run on one document; writes attention.json and a picture per kind into `out`.
-
-    `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
-    the first of the file is taken.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
-    opened = open_document(run, source, target, document, format, device, decode, update, translates=False)
+    opened, out = open_document(request, translates=False), request.out
     with working_in(out):
         report = document_attention(
             opened.run.translator, opened.with_translation(), opened.run.signature, opened.own

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
+from cotext.evaluation.metrics.bleu import find_protocol
 from cotext.evaluation.metrics.tokenised import Words
+from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.measured import (
@@ -33,31 +33,6 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.translation.translate_file import check_output
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonRequest:
-    """The inputs and settings of a comparison; empty tuples: the defaults.
-
-    `runs`: folders of runs or engines, or with a run for each of several seeds; descriptions of endpoints;
-    files with translations of the test set. `words`: a run or data folder in whose words texts are scored.
-    """
-
-    runs: tuple[Path, ...]
-    data: Path | None = None
-    source: Path | None = None
-    reference: Path | None = None
-    suites: tuple[Path, ...] = ()
-    protocols: tuple[str, ...] = ()
-    words: Path | None = None
-    target_language: str | None = None
-    samples: int = 10_000
-    use: bool = True
-    attention: bool = True
-    controls: bool = True
-    format: str | None = None
-    device: str | None = None
-    decode: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +64,7 @@ def compare_folders(
             languages, seeds that are missing, unfinished or unlike;
             all that can be known beforehand is checked before any work is done.
     """
-    protocols = request.protocols or DEFAULT_PROTOCOLS
+    protocols = request.protocols
     for protocol in protocols:
         find_protocol(protocol)
     drawing = Resampling(samples=request.samples)
@@ -114,9 +89,14 @@ def compare_folders(
             notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
             test, note = split_test_set(test, pair, outputs.sentences)
             notes.append(note)
-        decode = request.decode or {}
         settings = MeasurementSettings(
-            test, suites, decode, request.device, request.use, request.attention, controls=request.controls
+            test,
+            suites,
+            dict(request.decode),
+            request.device,
+            request.use,
+            request.attention,
+            controls=request.controls,
         )
         measured = [_measure(each, settings, new_progress) for each in folders]
         found = compare_runs(
@@ -235,7 +215,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
         raise CotextError(
             f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
         )
-    if request.suites or _suite_files(request.data):
+    if request.suite or _suite_files(request.data):
         return None
     raise CotextError(
         f"{request.data}: holds no test set; give --source and --reference, or prepare it with --test-source "
@@ -244,7 +224,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
 
 
 def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
-    paths = list(request.suites)
+    paths = list(request.suite)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
     found = {path: read_suite(path) for path in paths}

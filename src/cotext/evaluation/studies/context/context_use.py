@@ -12,11 +12,14 @@ which is given the sentence in its excerpt, and alone (see `cotext.data.context_
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from random import Random
 from typing import Final, Protocol, overload
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
+from cotext.files.bilingual_page import Influences
+from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.errors import CotextError
 
 CONDITIONS: Final = ("true", "shuffled", "random", "none")
@@ -301,6 +304,31 @@ def influences(scorer: TokenScorer, document: ParallelDocument) -> list[Sentence
     asked = [counterfactuals(each) for each in excerpts(scorer, document)]
     scores = iter(score_excerpts(scorer, [each for of_sentence in asked for each in of_sentence]))
     return [influences_of([(each, next(scores)) for each in of_sentence]) for of_sentence in asked]
+
+
+def context_influences(
+    scorer: TokenScorer,
+    sentences: Sequence[PairedSentence],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Influences]:
+    """For every sentence of a file, the influence of the others that its translation sees, largest first.
+
+    That is the log-probability of the translation with the context sentence minus that without it.
+
+    Raises:
+        CotextError: a system whose single tokens have no probability, or a sentence too long to be scored.
+    """
+    found: list[Influences] = []
+    for name, members in groupby(sentences, lambda each: each.document):
+        pairs, first = list(members), len(found)
+        document = ParallelDocument(
+            str(name + 1), tuple(each.source for each in pairs), tuple(each.target for each in pairs)
+        )
+        for each in influences(scorer, document):
+            ranked = sorted(each.influences, key=lambda one: -abs(one.nats))
+            found.append([(first + one.number, one.nats) for one in ranked])
+        on_sentences(len(pairs))
+    return found
 
 
 def counterfactuals(found: Excerpt) -> list[Excerpt]:

@@ -6,10 +6,9 @@ draws.
 
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from cotext.data.languages import check_sides
+from cotext.evaluation.requests import ContextRequest
 from cotext.evaluation.studies.context.context_of_document import DocumentContextUse, document_context_use
 from cotext.evaluation.studies.one_document import open_document
 from cotext.files.table import require_page_name
@@ -20,24 +19,14 @@ from cotext.translation.translate_file import check_output
 
 
 def report_context(
-    run: Path,
-    source: Path,
-    out: Path,
-    *,
-    target: Path | None = None,
-    document: str | None = None,
-    format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
+    request: ContextRequest,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> DocumentContextUse:
     """Measure the influence of each context sentence of a document; writes the page `out` and a .json file.
 
-    `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
-    the first of the file is taken. `on_start` is told how many sentences are to be translated anew, and
-    `on_sentences` of each few that are.
+    `on_start` is called with the number of sentences that are translated anew, `on_sentences` with each few
+    that are.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, files whose names are
@@ -45,6 +34,7 @@ def report_context(
     """
     from cotext.evaluation.studies.context.page import render_page
 
+    source, target, out = request.document, request.target, request.out
     if out.suffix == ".json":
         raise CotextError(
             f"{out}: the figures of the page are written to that name; give the page the suffix .html"
@@ -54,8 +44,8 @@ def report_context(
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
-        opened = open_document(run, source, target, document, format, device, decode, update)
-        check_sides(opened.run.loaded.languages, source, target, f"{run} translates")
+        opened = open_document(request)
+        check_sides(opened.run.loaded.languages, source, target, f"{request.run} translates")
         report = document_context_use(
             opened.run.translator,
             opened.with_translation(),

@@ -88,7 +88,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(
             f"--context global replaces what stands beyond the own window, and contrastive suite "
-            f"{suite.name!r} has no sentence there; give it more context (`cotext convert --to contrastive "
+            f"{suite.name!r} has no sentence there; give it more context (`cotext convert-suite "
             "--context 15`), or choose another context"
         )
     edits = None if rules.controls else [rules.context] if rules.context != "true" else []

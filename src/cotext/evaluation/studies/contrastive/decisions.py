@@ -15,6 +15,7 @@ from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p, mcnemar_by_
 from cotext.evaluation.statistics.significance import McNemar, compared_pairs, holm
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
+from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 
 
@@ -86,6 +87,31 @@ class SuiteDifference:
                 for each in self.tests
             ],
         }
+
+    def render(self) -> str:
+        """Plain text: accuracies, and a table of tests."""
+        rows = [(name, f"{value:.2f}") for name, value in self.accuracies.items()]
+        share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
+        table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
+        for each in self.tests:
+            low, high = each.test.interval_95
+            table.append(
+                (
+                    f"{each.system} - {each.baseline}",
+                    f"{each.test.difference:+.2f}",
+                    f"[{low:+.2f}, {high:+.2f}]",
+                    f"{each.test.only_baseline}",
+                    f"{each.test.only_system}",
+                    render_p(each.test.p_exact),
+                    render_p(each.test.p_mid),
+                    render_p(each.p_corrected),
+                )
+            )
+        few = f"\n{self.documents} documents are too few for any significant difference"
+        return (
+            f"{self.suite}, {self.examples:,} examples{share}\n{render_rows(rows, left=1)}\n"
+            f"{render_rows(table, left=1)}{few if self.too_few else ''}\n{self.as_dict()['signature']}\n"
+        )
 
 
 def read_decisions(path: Path) -> dict[str, Decisions]:

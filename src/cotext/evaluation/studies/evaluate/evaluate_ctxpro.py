@@ -1,6 +1,5 @@
 """Files of translations of a suite of ctxPro, of any system: accuracies side by side, paired tests."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,8 @@ from cotext.evaluation.metrics.ctxpro import (
     forms_found,
     render_forms_found,
 )
-from cotext.evaluation.statistics.significance import Resampling, compared_pairs
+from cotext.evaluation.requests import CtxproRequest
+from cotext.evaluation.statistics.significance import compared_pairs
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, paired_tests
 from cotext.runtime.errors import CotextError
 
@@ -42,33 +42,24 @@ class FormsEvaluation:
         return f"{render_forms_found(self.forms)}\n\n{self.evaluation.render()}"
 
 
-def evaluate_ctxpro(
-    suite: Path,
-    hypotheses: Sequence[Path],
-    *,
-    target_language: str | None = None,
-    last_by: str | None = None,
-    format: str | None = None,
-    resampling: Resampling | None = None,
-    baseline: str | None = None,
-) -> FormsEvaluation:
-    """Measure translations of a suite, given by its JSON file, and compare them if `resampling` says how.
+def evaluate_ctxpro(request: CtxproRequest) -> FormsEvaluation:
+    """Measure translations of a suite, and compare them if that is asked for.
 
     A hypothesis is a text with a line an example, which may hold its translated context, or documents, whose
-    last sentence is that of the example: one document an example, or all examples as one. `last_by`: see
-    `LastSentence.by`.
+    last sentence is that of the example: one document an example, or all examples as one.
 
     Raises:
         CotextError: files that are not of this suite.
     """
-    read = read_ctxpro(suite, with_context=False)
-    named = name_systems(hypotheses)
+    resampling, baseline, target = request.resampling(), request.baseline, request.target_language
+    read = read_ctxpro(request.suite, with_context=False)
+    named = name_systems(request.hypothesis)
     if resampling is not None:
         compared_pairs(list(named), baseline)
-    language = target_language and language_code(target_language, "--target-language")
-    last = LastSentence.by(last_by or AS_PUBLISHED, language or read.languages.target)
+    language = target and language_code(target, "--target-language")
+    last = LastSentence.by(request.splitter or AS_PUBLISHED, language or read.languages.target)
     forms = {
-        name: forms_found(read, _translations(path, format, len(read.examples)), last)
+        name: forms_found(read, _translations(path, request.format, len(read.examples)), last)
         for name, path in named.items()
     }
     measured = {name: [each.measurement()] for name, each in forms.items()}

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
-from cotext.data.splitting import Splitter, Splitting
+from cotext.data.splitting import Splitter
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
 from cotext.evaluation.metrics.bleu import (
-    DEFAULT_PROTOCOLS,
     Measurement,
     Score,
     find_protocol,
@@ -23,13 +22,14 @@ from cotext.evaluation.metrics.paragraphs import Texts, split_paragraphs
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
     AlignmentReports,
-    Realigned,
     realign_systems,
     signed,
 )
 from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
+from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
 from cotext.evaluation.statistics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.language_models.kept_reports import KeptReport, render_reports, report_beside
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -47,7 +47,8 @@ class Beside(Protocol):
 class Evaluation:
     """Scores of systems by their names; paired tests by protocol, none if they were not asked for.
 
-    `beside` has further figures under the names that they have in a JSON file.
+    `beside` has further figures under the names that they have in a JSON file; `by_language_models` what
+    translations by language models took, where that is beside them.
     """
 
     hypotheses: dict[str, Path]
@@ -55,6 +56,7 @@ class Evaluation:
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
     beside: Mapping[str, Beside] = field(default_factory=dict)
+    by_language_models: Mapping[str, KeptReport] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -67,6 +69,11 @@ class Evaluation:
                 name: {
                     "hypothesis": str(self.hypotheses[name]),
                     "scores": {score.protocol: score.as_dict() for score in scores},
+                    **(
+                        {"language_model": self.by_language_models[name].as_dict()}
+                        if name in self.by_language_models
+                        else {}
+                    ),
                 }
                 for name, scores in self.scores.items()
             },
@@ -84,6 +91,8 @@ class Evaluation:
         if self.paired:
             blocks.append(self.render_tests())
         blocks += [figures.render() for figures in self.beside.values()]
+        if self.by_language_models:
+            blocks.append(render_reports(self.by_language_models))
         return "\n\n".join(blocks)
 
     def _table(self) -> str:
@@ -139,56 +148,32 @@ class Evaluation:
                 yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
 
 
-def evaluate_files(
-    hypotheses: Sequence[Path],
-    references: Sequence[Path],
-    source: Path | None = None,
-    *,
-    protocols: Sequence[str] | None = None,
-    target_language: str | None = None,
-    format: str | None = None,
-    paragraphs: Splitting | None = None,
-    discourse: Path | None = None,
-    entities: Path | None = None,
-    words: Path | None = None,
-    comet: Comet | None = None,
-    on_comet: Progress | None = None,
-    resampling: Resampling | None = None,
-    baseline: str | None = None,
-    realign: Realigned | None = None,
-) -> Evaluation:
-    """Score files of translations against reference files, and compare them if `resampling` says how.
+def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:
+    """Score files of translations against reference files, and compare them if that is asked for.
 
-    Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
-    folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
-    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of
-    several sentences are split for what is measured by sentences, where all sides have equally many; other
-    scores are of the lines as they are. `realign` cuts documents of other numbers of sentences, or all, at
-    those of the references. `discourse` is a file of marks in the (first) reference, see `read_marks`,
-    `entities` a list of what it mentions, see `read_entities`. `comet` adds its scores, for which the source
-    is needed; `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see
-    `name_systems`) that all others are compared with, else all pairs are.
+    Documents correspond by their order; ids are compared where files carry them. Protocols on tokenised text
+    read the words of `words`, other protocols the text that they join to. With `paragraphs`, lines of several
+    sentences are split for what is measured by sentences, where all sides have equally many; other scores are
+    of the lines as they are. `on_comet` is called with the number of sentences that COMET has scored, and
+    with that of all.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
-    if comet is not None and source is None:
-        raise CotextError("COMET reads the source too; give it by --source")
-    if paragraphs is not None:
-        _check_paragraphs(discourse, realign)
-    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    named = _checked(hypotheses, chosen, resampling, baseline)
-    marks = None if discourse is None else read_marks(discourse)
-    whole, alignment = _read(named, references, source, format, target_language, realign)
-    units, beside, by = whole, _spacing(words, whole), ""
-    if paragraphs is not None:
-        splitters = _splitters(paragraphs, target_language, references[0], source)
+    chosen, language, comet = request.protocols, request.target_language, _comet(request)
+    resampling, baseline = request.resampling(), request.baseline
+    named = _checked(request.hypothesis, chosen, resampling, baseline)
+    marks = None if request.discourse is None else read_marks(request.discourse)
+    whole, alignment = _read(named, request)
+    units, beside, by = whole, _spacing(request.words, whole), ""
+    if request.paragraphs:
+        splitters = _splitters(request)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
-    measured = _measure_units(whole, units, by, Words.of(words), chosen, target_language)
-    if discourse is not None and marks is not None:
-        measured = _with(measured, _measure_marks(discourse, marks, whole))
-    if entities is not None:
-        more, beside["entities"] = _measure_listed(entities, whole, target_language)
+    measured = _measure_units(whole, units, by, Words.of(request.words), chosen, language)
+    if request.discourse is not None and marks is not None:
+        measured = _with(measured, _measure_marks(request.discourse, marks, whole))
+    if request.entities is not None:
+        more, beside["entities"] = _measure_listed(request.entities, whole, language)
         measured = _with(measured, more)
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
@@ -198,7 +183,13 @@ def evaluate_files(
         measured, beside["realign"] = _signed(measured, alignment)
     scores = {name: [each.score for each in found] for name, found in measured.items()}
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
-    return Evaluation(named, tuple(references), scores, tests, beside)
+    kept = {name: report_beside(path) for name, path in named.items()}
+    reports = {name: report for name, report in kept.items() if report is not None}
+    return Evaluation(named, tuple(request.reference), scores, tests, beside, reports)
+
+
+def _comet(request: EvaluationRequest) -> Comet | None:
+    return request.comet_model(request.comet_context, request.comet_slide or 0, request.comet_stride)
 
 
 def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
@@ -219,28 +210,16 @@ def _checked(
     return named
 
 
-def _check_paragraphs(discourse: Path | None, realign: Realigned | None) -> None:
-    """What lines that hold several sentences cannot be measured with."""
-    if discourse is not None:
-        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
-    if realign is not None:
-        raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
-
-
-def _read(
-    named: Mapping[str, Path],
-    references: Sequence[Path],
-    source: Path | None,
-    format: str | None,
-    target_language: str | None,
-    realign: Realigned | None,
-) -> tuple[Texts, dict[str, AlignmentReport]]:
+def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:
     """The texts, and by system how they were realigned, if that is asked for."""
-    read = read_aligned(named, references, source, format, target_language, same_sentences=realign is None)
+    language, realign = request.target_language, request.realigned
+    read = read_aligned(
+        named, request.reference, request.source, request.format, language, same_sentences=realign is None
+    )
     texts = Texts(*read)
     if realign is None:
         return texts, {}
-    systems, reports = realign_systems(texts.systems, texts.references, target_language, realign)
+    systems, reports = realign_systems(texts.systems, texts.references, language, realign)
     return replace(texts, systems=systems), reports
 
 
@@ -280,14 +259,13 @@ def _measure_listed(
         raise CotextError(f"{path}: {error}") from None
 
 
-def _splitters(
-    splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
-) -> tuple[Splitter, Splitter]:
+def _splitters(request: EvaluationRequest) -> tuple[Splitter, Splitter]:
     """Those of target and source, whose languages are told, or stand in the names of the files."""
-    given = target_language and primary_language(language_code(target_language, "--target-language"))
+    splitting, target = request.splitting(), request.target_language
+    given = target and primary_language(language_code(target, "--target-language"))
     return (
-        splitting.splitter(given or language_of_name(reference)),
-        splitting.splitter("" if source is None else language_of_name(source)),
+        splitting.splitter(given or language_of_name(request.reference[0])),
+        splitting.splitter("" if request.source is None else language_of_name(request.source)),
     )
 
 

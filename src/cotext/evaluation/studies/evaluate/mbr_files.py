@@ -6,7 +6,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -21,58 +20,15 @@ from cotext.evaluation.metrics.mbr import (
     Decision,
     DocumentRisk,
     Pool,
-    Weighting,
     decide_sentences,
     pair_utilities,
     pooled,
 )
+from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.pairwise import pair_counts
 from cotext.evaluation.statistics.sufficient_statistics import Floats, sum_scorer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
-
-Level = Literal["sentence", "document"]
-UTILITIES = ("chrf", "bleu", "comet")
-LEVELS: tuple[Level, ...] = ("sentence", "document")
-WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "scores")
-
-
-@dataclass(frozen=True, slots=True)
-class MbrSettings:
-    """What is chosen how; the fields are options of `cotext mbr`.
-
-    `candidates`: of every list, so many at most. `comet`: the model where the utility is `comet`.
-    """
-
-    utility: str = "chrf"
-    level: Level = "sentence"
-    probabilities: Weighting = "scores"
-    temperature: float = 1.0
-    candidates: int | None = None
-    samples: int = 64
-    seed: int = 1
-    target_language: str | None = None
-    comet: Comet | None = None
-
-    def __post_init__(self) -> None:
-        for option, value, known in (
-            ("utility", self.utility, UTILITIES),
-            ("level", self.level, LEVELS),
-            ("probabilities", self.probabilities, WEIGHTINGS),
-        ):
-            if value not in known:
-                raise CotextError(f"--{option} {value}: known are {', '.join(known)}")
-        if not 0 < self.temperature < np.inf:
-            raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
-        if self.samples < 1 or self.seed < 0 or (self.candidates is not None and self.candidates < 1):
-            raise CotextError("--samples and --candidates begin at 1, --seed at 0")
-        if (self.utility == "comet") != (self.comet is not None):
-            raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
-        if self.utility == "comet" and self.level == "document":
-            raise CotextError(
-                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
-                "chosen by itself; leave --level out"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,42 +55,39 @@ class MbrReport:
 
 
 def choose_translations(
-    paths: Sequence[Path],
-    settings: MbrSettings,
-    *,
-    source: Path | None = None,
-    format: str | None = None,
+    request: MbrRequest,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
     on_comet: Progress | None = None,
 ) -> tuple[list[Document], MbrReport]:
     """The translations of least risk, as documents, and what there is to say of the choice.
 
-    `paths`: lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, each of a
-    system. `source`: for COMET, and to check the number of sentences.
+    Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, each of a
+    system. The source is for COMET, and to check the number of sentences.
 
     Raises:
         CotextError: a file given twice, files that cannot be read, or hold other documents than the first.
     """
+    paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
-    systems = [_read(path, format, settings.candidates) for path in paths]
+    systems = [_read(path, request.format, request.candidates) for path in paths]
     for path, system in zip(paths[1:], systems[1:], strict=True):
         _check(path, system, paths[0], systems[0])
-    sources = None if source is None else list(read_documents(source, format))
+    sources = None if source is None else list(read_documents(source, request.format))
     if sources is not None:
         _check(paths[0], systems[0], source, _one_each(sources, carries_ids=False))
     named = next((system for system in systems if system.carries_ids), systems[0])
-    pools = [_pools(documents, settings) for documents in zip(*(s.documents for s in systems), strict=True)]
+    pools = [_pools(documents, request) for documents in zip(*(s.documents for s in systems), strict=True)]
     on_start(sum(map(len, pools)))
-    if settings.comet is not None:
-        decisions, recipe = _by_comet(pools, settings.comet, sources, on_comet)
+    if comet is not None:
+        decisions, recipe = _by_comet(pools, comet, sources, on_comet)
     else:
-        decisions, recipe = _by_counts(pools, settings, on_sentences)
+        decisions, recipe = _by_counts(pools, request, on_sentences)
     chosen = [
         Document(document.id, tuple(pool.texts[k] for pool, k in zip(own, decision.chosen, strict=True)))
         for document, own, decision in zip(named.documents, pools, decisions, strict=True)
     ]
-    return chosen, _report(pools, decisions, systems, settings, recipe)
+    return chosen, _report(pools, decisions, systems, request, recipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,30 +144,30 @@ def _check(path: Path, system: _System, other_path: Path | None, other: _System)
             )
 
 
-def _pools(documents: Sequence[ListedDocument], settings: MbrSettings) -> list[Pool]:
+def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Pool]:
     of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
     pools = []
     for number, lists in enumerate(of_sentences, start=1):
         try:
-            pools.append(pooled(lists, settings.probabilities, settings.temperature))
+            pools.append(pooled(lists, request.probabilities, request.temperature))
         except CotextError as error:
             raise CotextError(f"document {documents[0].id!r}, sentence {number}: {error}") from None
     return pools
 
 
 def _by_counts(
-    pools: Sequence[Sequence[Pool]], settings: MbrSettings, on_sentences: Callable[[int], None]
+    pools: Sequence[Sequence[Pool]], request: MbrRequest, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
     """The decisions by a metric of sacrebleu for every document, and its signature."""
-    protocol = PROTOCOLS["s-bleu" if settings.utility == "bleu" else "chrf"]
-    metric = build_metric(protocol, settings.target_language, effective_order=True)
+    protocol = PROTOCOLS["s-bleu" if request.utility == "bleu" else "chrf"]
+    metric = build_metric(protocol, request.target_language, effective_order=True)
     assert isinstance(metric, BLEU | CHRF)
     metric.num_refs = 1  # of every pair, for the signature
     counts, score = pair_counts(metric), sum_scorer(metric)
-    risk = DocumentRisk(counts, score, settings.samples, settings.seed)
+    risk = DocumentRisk(counts, score, request.samples, request.seed)
     decisions = []
     for own in pools:
-        if settings.level == "document" and own:
+        if request.level == "document" and own:
             decisions.append(risk.decide(own))
         else:
             decisions.append(decide_sentences(own, [pair_utilities(counts, score, p.texts) for p in own]))
@@ -261,23 +214,23 @@ def _report(
     pools: Sequence[Sequence[Pool]],
     decisions: Sequence[Decision],
     systems: Sequence[_System],
-    settings: MbrSettings,
+    request: MbrRequest,
     recipe: str,
 ) -> MbrReport:
     sentences = sum(map(len, pools))
     translations = sum(len(pool.texts) for own in pools for pool in own) / sentences
-    units = len(pools) if settings.level == "document" else sentences
+    units = len(pools) if request.level == "document" else sentences
     entries = [
-        f"mbr:{settings.level}",
-        f"utility:{settings.utility}",
-        f"probabilities:{settings.probabilities}",
-        *([f"temperature:{settings.temperature:g}"] if settings.probabilities == "scores" else []),
+        f"mbr:{request.level}",
+        f"utility:{request.utility}",
+        f"probabilities:{request.probabilities}",
+        *([f"temperature:{request.temperature:g}"] if request.probabilities == "scores" else []),
         f"systems:{len(systems)}",
-        *([f"candidates:{settings.candidates}"] if settings.candidates is not None else []),
+        *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
         f"translations:{translations:.2f}",
     ]
-    if settings.level == "document":
-        entries += [f"samples:{settings.samples}", f"seed:{settings.seed}"]
+    if request.level == "document":
+        entries += [f"samples:{request.samples}", f"seed:{request.seed}"]
     return MbrReport(
         documents=len(pools),
         sentences=sentences,

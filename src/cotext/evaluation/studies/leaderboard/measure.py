@@ -10,10 +10,11 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, Measurement, Score, find_protocol, measure
-from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.bleu import Measurement, Score, find_protocol, measure
+from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.profile import LENGTHS, Bucket
 from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
+from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
 from cotext.evaluation.statistics.ranking import Place, places, ranked
 from cotext.evaluation.statistics.significance import (
@@ -32,28 +33,6 @@ SAMPLES: Final = 10_000
 # Of randomisation: the least p that is corrected for all pairs is then at most 1 / 40.
 _SAMPLES_FOR_EACH_PAIR: Final = 40
 _PAGES: Final = (".html", ".htm")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderboardRequest:
-    """What a leaderboard is made of; `systems` are files and folders of files, `page` what is written.
-
-    `rank_by` names the protocol that ranks (`comet` and `doc-comet` too), the first one if it is None.
-    """
-
-    systems: tuple[Path, ...]
-    references: tuple[Path, ...]
-    source: Path | None = None
-    page: Path | None = None
-    protocols: tuple[str, ...] = DEFAULT_PROTOCOLS
-    rank_by: str | None = None
-    target_language: str | None = None
-    format: str | None = None
-    comet: Comet | None = None
-    realign: Realigned = "unequal"
-    with_controls: bool = True
-    samples: int | None = None
-    seed: int = 12345
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +87,7 @@ class Leaderboard:
             "format": "cotext-leaderboard",
             "version": 1,
             "cotext": __version__,
-            "references": [str(path) for path in self.request.references],
+            "references": [str(path) for path in self.request.reference],
             "source": None if self.request.source is None else str(self.request.source),
             "ranked_by": self.ranks_by.protocol,
             "documents": self.documents,
@@ -146,23 +125,27 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     paths = name_systems(output_files(request))
     for protocol in request.protocols:
         find_protocol(protocol)
-    if request.comet is not None and request.source is None:
-        raise CotextError("COMET reads the source too; give it by --source")
+    comet = request.comet_model(request.comet_context)
     ranking = _ranking(request)
     resampling = _resampling(request, len(paths))
     written, references, source = read_aligned(
         paths,
-        request.references,
+        request.reference,
         request.source,
         request.format,
         request.target_language,
         same_sentences=False,
     )
-    aligned, reports = realign_systems(written, references, request.target_language, request.realign)
-    made = controls(source, references[0], request.seed) if request.with_controls else {}
+    which: Realigned = "all" if request.realign_all else "unequal"
+    aligned, reports = realign_systems(written, references, request.target_language, which)
+    made = controls(source, references[0], request.seed) if request.controls else {}
     if taken := sorted(made.keys() & aligned.keys()):
         raise CotextError(f"{taken[0]!r} is the name of a control; rename the file")
-    measured = _measured(request, {**aligned, **made}, references, source, on_comet)
+    texts = {**aligned, **made}
+    measured = measure(texts, references, request.protocols, target_language=request.target_language)
+    if comet is not None:
+        more = measure_comet(comet, texts, source, references, on_comet)
+        measured = {name: [*each, *more[name]] for name, each in measured.items()}
     for name, report in reports.items():
         measured[name] = [signed(each, report.signature) for each in measured[name]]
     values = {name: measured[name][ranking].score.value for name in aligned}
@@ -198,8 +181,8 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
     Raises:
         CotextError: nothing there.
     """
-    page = request.page if request.page is not None and request.page.suffix.lower() in _PAGES else None
-    others = (*request.references, request.source, page)
+    page = request.out if request.out.suffix.lower() in _PAGES else None
+    others = (*request.reference, request.source, page)
     beside = [path.resolve() for path in others if path is not None]
     found: list[Path] = []
     for path in request.systems:
@@ -223,26 +206,11 @@ def _is_beside(file: Path) -> bool:
     return ".docids" in file.suffixes or file.name.endswith((".nbest.jsonl", ".report.json"))
 
 
-def _measured(
-    request: LeaderboardRequest,
-    texts: Mapping[str, list[Document]],
-    references: Sequence[list[Document]],
-    source: Sequence[Document],
-    on_comet: Progress | None,
-) -> dict[str, list[Measurement]]:
-    language = request.target_language
-    found = measure(texts, references, request.protocols, target_language=language)
-    if request.comet is None:
-        return found
-    more = measure_comet(request.comet, texts, source, references, on_comet)
-    return {name: [*each, *more[name]] for name, each in found.items()}
-
-
 def _ranking(request: LeaderboardRequest) -> int:
     """Which of the scores ranks; CotextError, before any of them is computed, where it is none of them."""
     measured = list(request.protocols)
     if request.comet is not None:
-        measured += ["comet", *(["doc-comet"] if request.comet.context_sentences else [])]
+        measured += ["comet", *(["doc-comet"] if request.comet_context else [])]
     if request.rank_by is None:
         return 0
     if request.rank_by not in measured:

@@ -233,7 +233,7 @@ def _gap_lists(found: Leaderboard) -> Iterable[str]:
 
 def _facts(found: Leaderboard) -> str:
     request = found.request
-    told = [("references", escape(", ".join(map(str, request.references))))]
+    told = [("references", escape(", ".join(map(str, request.reference))))]
     if request.source is not None:
         told.append(("source", escape(str(request.source))))
     told += [(entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in found.systems if entry.path]

@@ -7,10 +7,10 @@ seed draws is told at `probe`.
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cotext.evaluation.studies.probing.probe_runs import open_probes, probe_run
+from cotext.evaluation.requests import ProbeRequest
+from cotext.evaluation.studies.probing.probe_runs import open_probes, parse_tasks, probe_run
 from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, Task
 from cotext.evaluation.studies.probing.probing_summary import Part, RunSummary
 from cotext.runtime.devices import choose_device
@@ -22,29 +22,24 @@ if TYPE_CHECKING:
 
 
 def probe_runs(
-    runs: Sequence[Path],
-    tasks: Sequence[Task],
-    out: Path,
-    *,
-    data: Path | None = None,
-    max_tokens: int = 50_000,
-    seeds: int = 1,
-    device: str | None = None,
-    update: int | None = None,
+    request: ProbeRequest,
     on_start: Callable[[int], None] = lambda classifiers: None,
-    on_classifier: Callable[[], None] = lambda: None,
+    on_classifier: Callable[[int], None] = lambda count: None,
 ) -> list[RunSummary]:
     """Probe runs one after the other; writes probing.json and a picture per task into the folder `out`.
 
     Raises:
         CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
-    where = choose_device(device)
-    probes = open_probes(runs, data, update)
+    tasks, out, seeds = parse_tasks(request.task), request.folder, request.seeds
+    where = choose_device(request.device)
+    probes = open_probes(request.runs, request.data, request.checkpoint)
     with working_in(out):
         on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
-        found = [probe_run(each, tasks, max_tokens, seeds, where, on_classifier) for each in probes]
-        content = as_dict(found, max_tokens, seeds)
+        found = [
+            probe_run(each, tasks, request.tokens, seeds, where, lambda: on_classifier(1)) for each in probes
+        ]
+        content = as_dict(found, request.tokens, seeds)
         with replacing(out / "probing.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
         for task in tasks:

@@ -12,6 +12,7 @@ from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
 from cotext.evaluation.metrics.bleu import Measurement, find_protocol
 from cotext.evaluation.metrics.tokenised import Words, measure_words
+from cotext.evaluation.requests import WindowsRequest
 from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
 from cotext.evaluation.statistics.significance import PairedTest, Resampling, paired_test
 from cotext.evaluation.studies.compare.job import name_runs
@@ -28,23 +29,6 @@ Lines = dict[str, tuple[list[int], list[float]]]  # by name, x and y
 LOSS_PICTURE, SIZE_PICTURE = "loss-by-sentence.png", "by-context-size.png"
 DISCOUNT_PICTURE = "by-discount.png"
 LEAST_DISCOUNTS = 3  # that make a picture: of two, the table says it all
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsRequest:
-    """What to measure: runs, a corpus, and windows of how many context sentences; none: as in training."""
-
-    runs: Sequence[Path]
-    source: Path
-    target: Path | None
-    before: Sequence[int]
-    protocols: Sequence[str] | None  # of translations that are to be made; None: none are
-    words: Path | None  # whose words translations and references are scored in; None: as they are
-    format: str | None
-    device: str | None
-    decode: Mapping[str, Any]
-    update: int | None
-    resampling: Resampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +121,6 @@ class WindowsReport:
 
 def report_windows(
     request: WindowsRequest,
-    out: Path,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> WindowsReport:
@@ -149,22 +132,22 @@ def report_windows(
         CotextError: no such run, one that reads no windows or is non-autoregressive, unreadable or unequal
             files, a sentence over the limit, an unknown protocol, a tokenizer without words.
     """
-    names = name_runs(request.runs)
-    for protocol in request.protocols or ():
+    names, out, resampling = name_runs(request.runs), request.out, Resampling(samples=request.samples)
+    for protocol in request.protocols:
         find_protocol(protocol)
     words = Words.of(request.words)
     target = second_file(request.source, request.target)
     documents = list(read_parallel(request.source, target, request.format))
     sentences = sum(map(len, documents))
     with working_in(out):
-        times = 1 if request.protocols is None else 2
-        on_start(times * sentences * len(names) * max(1, len(request.before)))
+        times = 2 if request.translate else 1
+        on_start(times * sentences * len(names) * max(1, len(dict.fromkeys(request.before))))
         measured = tuple(
             each
             for run, name in zip(request.runs, names, strict=True)
             for each in _of_run(request, run, name, documents, words, on_sentences)
         )
-        report = WindowsReport(measured, _tests(measured, request.resampling), len(documents), sentences)
+        report = WindowsReport(measured, _tests(measured, resampling), len(documents), sentences)
         with replacing(out / "windows.json") as temporary:
             content = json.dumps(report.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
             temporary.write_text(content, encoding="utf-8")
@@ -181,12 +164,12 @@ def _of_run(
     on_sentences: Callable[[int], None],
 ) -> list[MeasuredWindows]:
     """A run with windows of every size, loaded once."""
-    open_one = open_scorer if request.protocols is None else open_run
-    opened = open_one(run, request.device, dict(request.decode), request.update)
+    open_one = open_run if request.translate else open_scorer
+    opened = open_one(run, request.device, dict(request.decode), request.checkpoint)
     check_sides(opened.languages, request.source, request.target, f"{run} translates")
     model, trained = opened.loaded.left_to_right("cotext windows"), opened.loaded.config.view
     sizes: list[OpenedRun] = []
-    for before in request.before:
+    for before in dict.fromkeys(request.before):
         # One sentence alone is all that a system of single sentences reads.
         same = trained.kind == "sentence" and before == 0
         kept = opened.config.decode.model_dump(exclude={"before"})
@@ -209,7 +192,7 @@ def _translated(
     on_sentences: Callable[[int], None],
 ) -> tuple[Measurement, ...]:
     """Scores of what a run translates, where that was asked for."""
-    if request.protocols is None:
+    if not request.translate:
         return ()
     sources = [Document(d.id, d.source) for d in documents]
     opened.translator.check(sources)

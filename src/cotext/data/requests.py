@@ -1,0 +1,336 @@
+"""Requests that make prepared data: `prepare`, `append` and `prepare-controlled`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cotext.data.languages import Languages, language_code
+from cotext.runtime.cores import usable_cores
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.request import Request, option
+
+if TYPE_CHECKING:
+    from cotext.data.splitting import Splitter, Splitting
+    from cotext.data.tokenizer import TokenizerSettings
+
+
+class CorpusFormat(Request):
+    """The format of the corpora that are read."""
+
+    format: str | None = option(
+        "Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, "
+        "jsonl, parquet or wmt (wmt:cs-de_DE picks one language pair). Default: detected from the content.",
+        default=None,
+    )
+
+
+class SentenceSplitting(Request):
+    """How text is split into sentences."""
+
+    abbreviations: Path | None = option(
+        "File of further abbreviations, one per line: the full stop after one does not end a sentence.",
+        default=None,
+    )
+    splitter: str | None = option(
+        "How text is split into sentences: rules (the default), or sat:MODEL, a Segment any Text model.",
+        default=None,
+    )
+
+    def require_split(self, used: bool, remedy: str) -> None:
+        """Check how text is split.
+
+        Raises:
+            CotextError: options of splitting where nothing is split (`remedy`: what to do); as `splitting`.
+        """
+        if not used and (self.abbreviations or self.splitter):
+            given = "--abbreviations" if self.abbreviations else "--splitter"
+            raise CotextError(f"{given} is about splitting text into sentences: {remedy}, or leave it out")
+        if used:
+            self.splitting()
+
+    def splitting(self) -> "Splitting":
+        """How text is split; raises CotextError for a file that holds no abbreviations."""
+        from cotext.data.abbreviations import read_abbreviations
+        from cotext.data.splitting import BY_RULES, Splitting
+
+        read = frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
+        return Splitting(read, self.splitter or BY_RULES)
+
+
+class TrainingCorpus(SentenceSplitting, CorpusFormat):
+    """A training corpus in files, and how it is read."""
+
+    out: Path = option("Data folder to make, or to add to.")
+    source: Path = option("Training corpus, source side (or both sides).")
+    target: Path | None = option("Training corpus, target side.", default=None)
+    max_characters: int = option(
+        "Longest allowed sentence, in characters; a longer one is an error.", default=10_000
+    )
+    split: bool = option("Split training lines of several sentences into aligned sentences.", default=False)
+    clean: Sequence[str] = option(
+        "Remove training pairs by a rule, and cut their documents there: empty, length=1000, ratio=3, "
+        "copies, language=0.95, duplicates, or all (docs/data-as-found.md); may be repeated.",
+        default=(),
+    )
+    skip_unequal: bool = option("Skip documents whose sides differ in number of sentences.", default=False)
+    workers: int = option("Processes that encode text. 0: one for each processor.", default=0, least=0)
+
+    @property
+    def splits(self) -> bool:
+        """Whether lines of several sentences are split."""
+        return self.split
+
+    def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
+        """What splits lines of the source and of the target; None where they stay as they are."""
+        if not self.splits:
+            return None
+        splitting = self.splitting()
+        return splitting.splitter(languages.source), splitting.splitter(languages.target)
+
+    def recorded(self, rules: dict[str, float], splitters: "tuple[Splitter, ...] | None") -> dict[str, Any]:
+        """The settings that decide which sentences a corpus holds, for the report."""
+        return {
+            "format": self.format,
+            "max_characters": self.max_characters,
+            "split": [each.name for each in splitters or ()],
+            "clean": rules,
+            "skip_unequal": self.skip_unequal,
+        }
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that encode text; it does not change the result."""
+        return self.workers or usable_cores()
+
+
+class AppendRequest(TrainingCorpus):
+    """Documents to add to the training corpus of the prepared folder `out`; see "
+    "`cotext.data.append.append`."""
+
+    def check(self) -> None:
+        """Raise CotextError where it is said how to split and nothing is split."""
+        self.require_split(self.split, "add --split")
+
+
+class PreparationRequest(TrainingCorpus):
+    """Corpora to tokenise into the data folder `out`; see `cotext.prepare`."""
+
+    dev_source: Path = option("Development corpus, source side.")
+    dev_target: Path | None = option("Development corpus, target side.", default=None)
+    test_source: Path | None = option("Test corpus, source side.", default=None)
+    test_target: Path | None = option("Test corpus, target side.", default=None, needs="test_source")
+    source_language: str = option(
+        "Language code such as en, or a language that the tokenizer of --tokenizer knows, such as eng_Latn. "
+        "Default: guessed from the file names.",
+        default="",
+    )
+    target_language: str = option(
+        "Language code such as de, or a language that the tokenizer of --tokenizer knows, such as deu_Latn. "
+        "Default: guessed from the file names.",
+        default="",
+    )
+    vocabulary: int | None = option(
+        "Vocabulary size. Default: by the size of the corpus, 32000 at most; see docs/tokenizers.md.",
+        default=None,
+    )
+    tokenizer: str = option(
+        "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder, to use "
+        "its tokenizer (needed for `train --init`).",
+        default="sentencepiece",
+    )
+    tokenizer_text: Sequence[Path] = option(
+        "Text to train the tokenizer on instead of the corpus; may be repeated.", default=()
+    )
+    tokenizer_sample: str | None = option(
+        "Sentences to train the tokenizer on, drawn at random, or all. Default: 100000.", default=None
+    )
+    trim_vocabulary: bool = option(
+        "With --tokenizer RUN: drop the vocabulary entries that the training corpus does not need; "
+        "`train --init RUN` then keeps the embeddings of the others.",
+        default=False,
+    )
+    language: str = option(
+        "With moses-bpe: target language for the Moses tokenizer. Default: en.", default="en"
+    )
+    truecase: bool = option(
+        "With moses-bpe: train on truecased text; translations get their capitals back.",
+        default=False,
+        needs="tokenizer=moses-bpe",
+    )
+    jieba: bool = option(
+        "With moses-bpe: split Chinese into words with Jieba.", default=False, needs="tokenizer=moses-bpe"
+    )
+    paragraphs: bool = option(
+        "Lines are paragraphs: --split, also for development and test sets.", default=False
+    )
+    seed: int = option("Seed of the tokenizer's training sample.", default=1)
+    shortlist: bool = option(
+        "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
+        default=False,
+    )
+    overwrite: bool = option(
+        "Replace an existing folder, or the remains of an interrupted job.", default=False
+    )
+
+    def check(self) -> None:
+        """Raise CotextError where options of the tokenizer or of splitting do not go together."""
+        from cotext.data.tokenizer import KINDS
+
+        self.require_split(self.splits, "add --split or --paragraphs")
+        taken, given = self.tokenizer_folder is not None, f"--tokenizer {shown(self.tokenizer)}"
+        if taken and self.vocabulary is not None:
+            raise CotextError(f"{given} has its own vocabulary; leave out --vocabulary")
+        if taken and self.tokenizer_sample is not None:
+            raise CotextError(f"{given} is trained already; leave out --tokenizer-sample")
+        if self.trim_vocabulary and not taken:
+            raise CotextError("--trim-vocabulary is for the vocabulary of a run: add --tokenizer RUN")
+        if not taken and self.tokenizer not in KINDS:
+            raise CotextError(
+                f"{given}: not a run or data folder with a tokenizer; give one, or choose {', '.join(KINDS)}"
+            )
+        sample = self.tokenizer_sample
+        if sample not in (None, "all") and not (
+            re.fullmatch("[0-9]{1,12}", sample or "") and int(sample or 0)
+        ):
+            raise CotextError(f"--tokenizer-sample {shown(sample)}: a number of sentences, or all")
+
+    @property
+    def splits(self) -> bool:
+        """Whether lines of several sentences are split."""
+        return self.split or self.paragraphs
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """The run or data folder whose tokenizer is used, if one is named."""
+        folder = Path(self.tokenizer)
+        return folder if (folder / "tokenizer").is_dir() else None
+
+    @property
+    def languages(self) -> Languages:
+        """The languages that are given, as codes; empty where they are to be guessed."""
+        return Languages(
+            *(
+                language_code(given, flag) if given else ""
+                for flag, given in (
+                    ("--source-language", self.source_language),
+                    ("--target-language", self.target_language),
+                )
+            )
+        )
+
+    @property
+    def tokenizer_settings(self) -> "TokenizerSettings":
+        """The settings of a tokenizer that is trained."""
+        from cotext.data.tokenizer import TokenizerSettings
+
+        sample = self.tokenizer_sample
+        return TokenizerSettings(
+            kind=self.tokenizer,
+            vocabulary=self.vocabulary,
+            language=self.language,
+            seed=self.seed,
+            truecase=self.truecase,
+            jieba=self.jieba,
+            sample_sentences=100_000 if sample is None else None if sample == "all" else int(sample),
+        )
+
+
+class ControlledRequest(Request):
+    """The synthetic corpus to generate and prepare; see `cotext.data.prepare.prepare_controlled`.
+
+    `mentions`: see `cotext.data.controlled.training_documents`.
+    """
+
+    size: str = option("Number of training documents, or small, medium or large.", argument=True)
+    out: Path = option("Data folder to make.")
+    word_order: Literal["verb-second", "verb-final", "reversed"] = option(
+        "Word order of the target side: verb-second (as in German main clauses; the default), verb-final, or "
+        "reversed.",
+        default="verb-second",
+    )
+    vocabulary: int = option("Vocabulary size.", default=1500)
+    seed: int = option("Seed of the corpus and of the tokenizer's training sample.", default=1)
+    overwrite: bool = option(
+        "Replace an existing folder, or the remains of an interrupted job.", default=False
+    )
+    contrastive_examples: int = 600
+    mentions: int | None = None
+
+    @property
+    def documents(self) -> int:
+        """The number of training documents; raises CotextError for an unknown size."""
+        from cotext.data.controlled import SIZES
+
+        number = int(self.size) if re.fullmatch("[0-9]{1,12}", self.size) else SIZES.get(self.size, 0)
+        if number < 1:
+            raise CotextError(
+                f"unknown size {shown(self.size)}; choose one of {', '.join(SIZES)}, or a number of documents"
+            )
+        return number
+
+
+class BeginningRequest(CorpusFormat):
+    """The beginning of a corpus to print; see `cotext.data.convert.beginning`."""
+
+    corpus: Path = option("Corpus file, in any format, or a folder made by `prepare`.", argument=True)
+    target: Path | None = option("Target side, if it is a separate file.", default=None, argument=True)
+    documents: int = option("Number of documents to show.", default=3, least=1)
+    sentences: int = option("Sentences to show per document.", default=10, least=1)
+    characters: int = option("Characters to show per sentence.", default=200, least=1)
+    split: str = option("Split of a data folder: train, dev or test.", default="train")
+
+
+class Detokenisation(Request):
+    """Languages whose rules join words and marks."""
+
+    detokenise: bool = option(
+        "Join words and marks that Moses' tokenizer has split, by the rules of the languages that two file "
+        "names end in, or of the suite (else, name them); a suite gets another name.",
+        default=False,
+    )
+    source_language: str | None = option(
+        "With --detokenise: language of the source side, as in en. Default: see there.",
+        default=None,
+        needs="detokenise",
+    )
+    target_language: str | None = option(
+        "With --detokenise: language of the target side.", default=None, needs="detokenise"
+    )
+
+
+class ConversionRequest(Detokenisation, CorpusFormat):
+    """A corpus to write in another format; see `cotext.data.convert.convert`."""
+
+    source: Path = option("Corpus file, in any format; one side or both.", argument=True)
+    target: Path | None = option("Target side, if it is a separate file.", default=None, argument=True)
+    to: str = option("Format to write: one of those listed at --format.")
+    out: Path = option("File to write; if there are two, the one for the source side.")
+    out_target: Path | None = option(
+        "File for the target side, if the format holds one language only.", default=None
+    )
+
+
+class SubmissionRequest(CorpusFormat):
+    """Translations to write as lines that answer a task of WMT; see `convert_to_submission`."""
+
+    source: Path = option("File of translations.", argument=True)
+    like: Path = option("The task (JSON lines) that the submission answers, paragraph by paragraph.")
+    out: Path = option("File to write.")
+    target_language: str = option(
+        "Target language or language pair of the lines to answer, as in cs-de_DE.", default=""
+    )
+
+
+class SuiteConversionRequest(Detokenisation):
+    """A contrastive suite to write in the format of Cotext; see `cotext.data.suite_files.read_suite`."""
+
+    source: Path = option("Suite, as published.", argument=True)
+    out: Path = option("File to write.")
+    documents: Path | None = option(
+        "For ContraPro as published: folder of OpenSubtitles documents, from which the context is taken.",
+        default=None,
+    )
+    context: int | None = option(
+        "For ContraPro: number of context sentences. Default: 3.", default=None, least=0
+    )

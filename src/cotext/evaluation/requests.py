@@ -1,0 +1,523 @@
+"""Requests that measure: translations, runs and their use of context."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cotext.data.requests import CorpusFormat, SentenceSplitting
+from cotext.runtime.errors import CotextError
+from cotext.runtime.request import Request, option
+from cotext.translation.requests import Checkpoint, Decoding, Device, RunOptions, Sharded
+
+if TYPE_CHECKING:
+    from cotext.evaluation.metrics.comet import Comet
+    from cotext.evaluation.metrics.realign import Realigned
+    from cotext.evaluation.statistics.significance import Resampling
+
+
+class Protocols(Request):
+    """The metrics of translations."""
+
+    protocol: Sequence[str] = option(
+        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated. Default: s-bleu, d-bleu and "
+        "chrf.",
+        default=(),
+    )
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """The names of the metrics that are asked for, or the default."""
+        from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+
+        return tuple(self.protocol or DEFAULT_PROTOCOLS)
+
+
+class TranslationMetrics(Protocols):
+    """Translations that are made and evaluated beside what is measured."""
+
+    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
+    protocol: Sequence[str] = option(
+        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
+        default=(),
+        needs="translate",
+    )
+
+
+class TargetLanguage(Request):
+    """The language of translations."""
+
+    target_language: str | None = option(
+        "Language code such as zh, for the metric's tokenizer.", default=None
+    )
+
+
+class Words(Request):
+    """A tokenizer whose words are scored."""
+
+    words: Path | None = option(
+        "Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if it was "
+        "prepared so) by it.",
+        default=None,
+    )
+
+
+class CometOptions(Request):
+    """A COMET model, and where COMET is installed."""
+
+    comet: str | None = option(
+        "COMET model, by path or name (docs/metrics.md); adds its score.", default=None
+    )
+    comet_python: Path | None = option(
+        "Python interpreter or environment in which COMET is installed. Default: $COTEXT_COMET_PYTHON.",
+        default=None,
+        needs="comet",
+    )
+
+    def comet_model(self, context: int = 0, windows: int = 0, stride: int = 1) -> "Comet | None":
+        """The settings of COMET, None if it is not asked for; raises CotextError as `Comet`."""
+        from cotext.evaluation.metrics.comet import Comet, find_python
+
+        if self.comet is None:
+            return None
+        return Comet(self.comet, find_python(self.comet_python), context, windows, stride)
+
+
+class DocumentComet(CometOptions):
+    """COMET of sentences and of documents."""
+
+    comet_context: int = option(
+        "Also compute document-level COMET with this many previous sentences as context (2 in its paper).",
+        default=0,
+        needs="comet",
+    )
+
+
+class PairedTests(Request):
+    """Significance tests between systems."""
+
+    paired: bool = option("Test the differences between systems for significance.", default=False)
+    baseline: str | None = option(
+        "With --paired: file name of the baseline system. Default: compare all pairs.",
+        default=None,
+        needs="paired",
+    )
+    test: Literal["randomisation", "bootstrap", "koehn"] = option(
+        "With --paired: the test, which is randomisation (default), bootstrap or koehn.",
+        default="randomisation",
+        needs="paired",
+    )
+    unit: Literal["document", "sentence"] = option(
+        "With --paired: resample documents (default) or sentences: document or sentence.",
+        default="document",
+        needs="paired",
+    )
+    samples: int = option("With --paired: number of samples.", default=10_000, needs="paired")
+    seed: int = option("With --paired: seed.", default=12345, needs="paired")
+
+    def resampling(self) -> "Resampling | None":
+        """The settings of the tests; None if none are asked for."""
+        from cotext.evaluation.statistics.significance import Resampling
+
+        if not self.paired:
+            return None
+        return Resampling(test=self.test, unit=self.unit, samples=self.samples, seed=self.seed)
+
+
+class EvaluationRequest(
+    Protocols, TargetLanguage, SentenceSplitting, Words, DocumentComet, PairedTests, CorpusFormat
+):
+    """Files of translations to score against references; see `cotext.evaluate`."""
+
+    hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
+    reference: Sequence[Path] = option("Reference translations; repeat for several references.")
+    source: Path | None = option(
+        "Source documents, to check the number of sentences, and for COMET.", default=None
+    )
+    paragraphs: bool = option(
+        "Lines hold several sentences: for sentence scores, split those lines in which all sides have the "
+        "same number.",
+        default=False,
+    )
+    realign: bool = option(
+        "Realign documents whose number of sentences differs from the reference's, with as few edits as "
+        "possible; report omissions and additions.",
+        default=False,
+    )
+    realign_all: bool = option("Like --realign, but realign all documents.", default=False)
+    discourse: Path | None = option(
+        "File of marked reference words; adds the discourse metrics TC, CP, PT and TCP (docs/metrics.md).",
+        default=None,
+    )
+    entities: Path | None = option(
+        "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
+        default=None,
+    )
+    comet_slide: int | None = option(
+        "Also compute SLIDE, the mean over windows of this many sentences; needs a quality estimation model.",
+        default=None,
+        least=1,
+        needs="comet",
+    )
+    comet_stride: int = option(
+        "With --comet-slide: step from one window to the next, in sentences.",
+        default=1,
+        needs="comet_slide",
+    )
+
+    def check(self) -> None:
+        """Raise CotextError where options do not go together."""
+        self.require_split(self.paragraphs, "add --paragraphs")
+        if self.comet is not None and self.source is None:
+            raise CotextError("COMET reads the source too; give it by --source")
+        if self.paragraphs and self.discourse is not None:
+            raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+        if self.paragraphs and self.realigned is not None:
+            raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
+
+    @property
+    def realigned(self) -> "Realigned | None":
+        """Which documents are realigned."""
+        return "all" if self.realign_all else "unequal" if self.realign else None
+
+
+class CtxproRequest(TargetLanguage, PairedTests, CorpusFormat):
+    """Translations of a ctxPro suite to score; see `evaluate_ctxpro`."""
+
+    suite: Path = option("JSON file of the suite.", argument=True)
+    hypothesis: Sequence[Path] = option("Translations of its examples by a system; repeat for each system.")
+    splitter: str | None = option(
+        "Take the last sentence of each translation, found by sentence-splitter (as published, the default), "
+        "rules, sat:MODEL or none.",
+        default=None,
+    )
+
+
+class ProfileRequest(Protocols, TargetLanguage, CorpusFormat):
+    """Translations to score by position in the document and by document length."""
+
+    hypothesis: Sequence[Path] = option("Translated documents; may be repeated for several systems.")
+    reference: Path = option("Reference translations.")
+    out: Path | None = option("JSON file for all figures.", default=None)
+
+
+class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat):
+    """Translations of many systems to rank; see `make_leaderboard`."""
+
+    systems: Sequence[Path] = option(
+        "Translations: one file per system, in any corpus format, or folders of such files.", argument=True
+    )
+    reference: Sequence[Path] = option("Reference translations; repeat for several references.")
+    out: Path = option("HTML page to write.")
+    source: Path | None = option(
+        "Source documents: a copy of them is ranked as a floor; also needed for COMET.", default=None
+    )
+    rank_by: str | None = option(
+        "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
+    )
+    realign_all: bool = option(
+        "Realign all documents with the reference, not only those with another number of sentences.",
+        default=False,
+    )
+    controls: bool = option(
+        "Also score reference points: a copy of the source, references of other documents, shuffled "
+        "references, and the reference itself.",
+        default=True,
+    )
+    samples: int | None = option(
+        "Number of samples for paired tests. Default: 10000, or 40 per pair of systems if that is more.",
+        default=None,
+    )
+    seed: int = option("Seed of the samples and of the shuffled references.", default=12345)
+
+    def check(self) -> None:
+        """Raise CotextError where COMET has no source."""
+        if self.comet is not None and self.source is None:
+            raise CotextError("COMET reads the source too; give it by --source")
+
+
+class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding):
+    """Runs to compare on a page; see `compare_folders`."""
+
+    runs: Sequence[Path] = option(
+        "Run or engine folders, folders made by `train --seeds`, endpoint.yaml files of language models, or "
+        "files with translations. Differences are relative to the first.",
+        argument=True,
+    )
+    out: Path = option("HTML page to write.")
+    data: Path | None = option(
+        "Folder made by `prepare`, whose test set and contrastive suites are used.", default=None
+    )
+    source: Path | None = option("Test set, source side (or a file with both sides).", default=None)
+    reference: Path | None = option("Test set, target side.", default=None)
+    suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
+    samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
+    use: bool = option("Compute CXMI on the test set.", default=True)
+    controls: bool = option(
+        "Also score the suites without context and with context from other documents.", default=True
+    )
+    attention: bool = option("Draw attention maps of a document of the test set.", default=True)
+    csv: Path | None = option("Also write all figures to this CSV file.", default=None)
+    latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The files that are written."""
+        return [path for path in (self.out, self.csv, self.latex) if path is not None]
+
+
+class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
+    """Translations of which the best is chosen sentence by sentence; see `choose_translations`."""
+
+    files: Sequence[Path] = option(
+        "n-best lists (`cotext translate --set nbest=N`), or translations by several systems.", argument=True
+    )
+    out: Path = option("File to write.")
+    utility: Literal["chrf", "bleu", "comet"] = option(
+        "Metric that measures agreement: chrf, bleu or comet (with --comet and --source).", default="chrf"
+    )
+    level: Literal["sentence", "document"] = option(
+        "sentence: choose each sentence by itself; document: choose all sentences of a document together.",
+        default="sentence",
+    )
+    probabilities: Literal["scores", "uniform"] = option(
+        "Weights of the translations in a list: scores (their model probabilities) or uniform.",
+        default="scores",
+    )
+    temperature: float = option(
+        "With --probabilities scores: divide log-probabilities by this number first.",
+        default=1.0,
+        needs="probabilities=scores",
+    )
+    candidates: int | None = option(
+        "Use at most this many translations of each list. Default: all.", default=None, least=1
+    )
+    samples: int = option(
+        "With --level document: number of documents drawn from the lists.",
+        default=64,
+        least=1,
+        needs="level=document",
+    )
+    seed: int = option(
+        "With --level document: seed for drawing documents.", default=1, least=0, needs="level=document"
+    )
+    source: Path | None = option("Source documents, for COMET.", default=None)
+    target_language: str | None = option(
+        "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
+    )
+    to: str = option("Corpus format to write.", default="text")
+    overwrite: bool = option("Replace a file that exists.", default=False)
+
+    def check(self) -> None:
+        """Raise CotextError where options do not go together."""
+        if not 0 < self.temperature < float("inf"):
+            raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
+        if (self.utility == "comet") != (self.comet is not None):
+            raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
+        if self.utility == "comet" and self.level == "document":
+            raise CotextError(
+                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
+                "chosen by itself; leave --level out"
+            )
+
+
+class DocumentRequest(CorpusFormat, RunOptions):
+    """A document of a file, and the run that it is examined with."""
+
+    run: Path = option("Run folder.", argument=True)
+    document: Path = option("File with the document, in any format.", argument=True)
+    out: Path = option("Folder for figures and plots.")
+    target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
+    id: str | None = option(
+        "Id of the document. Default: the first of the file.", name="document", default=None
+    )
+
+
+class ContextRequest(DocumentRequest):
+    """A document whose context sentences are removed in turn; see `report_context`."""
+
+    out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
+
+
+class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
+    """A corpus whose references are scored with and without context; see `measure_corpus`."""
+
+    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    source: Path = option(
+        "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
+        "used."
+    )
+    target: Path | None = option("Their reference translations, which are scored.", default=None)
+    context: Sequence[Literal["true", "shuffled", "random", "none"]] = option(
+        "Kind of context to compare with no context: true, shuffled or random; may be repeated. Default: all "
+        "three.",
+        default=(),
+    )
+    seed: int = option("Seed of shuffled and random context.", default=1)
+    out: Path | None = option("JSON file for all figures.", default=None)
+
+
+class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
+    """Runs measured with windows of several sizes; see `report_windows`."""
+
+    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
+    source: Path = option("Source documents (or a file with both sides).")
+    out: Path = option("Folder for figures and plots.")
+    target: Path | None = option("Their reference translations.", default=None)
+    before: Sequence[int] = option(
+        "Number of context sentences in the window; may be repeated. Default: as in training.",
+        default=(),
+        least=0,
+    )
+    words: Path | None = option(
+        "Run or data folder with a moses-bpe tokenizer: score the translations tokenised by it.",
+        default=None,
+        needs="translate",
+    )
+    samples: int = option("Number of samples for the randomisation test between runs.", default=10_000)
+
+
+class ProbeRequest(Device, Checkpoint):
+    """Runs whose encoders are probed for positions; see `probe_runs`."""
+
+    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
+    task: Sequence[str] = option(
+        "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
+    )
+    data: Path | None = option(
+        "Folder made by `prepare`. Default: the training data of the run.", default=None
+    )
+    out: Path | None = option(
+        "Folder for figures and plots. Default: `probing` in the first run.", default=None
+    )
+    tokens: int = option(
+        "Number of source tokens to train the classifiers on; testing uses at most as many.",
+        default=50_000,
+        least=1,
+    )
+    seeds: int = option(
+        "Number of seeds; with more than one, the standard deviation is reported.", default=1, least=1
+    )
+
+    @property
+    def folder(self) -> Path:
+        """The folder that is written to."""
+        return self.out or self.runs[0] / "probing"
+
+
+class SpeedRequest(CorpusFormat, Decoding):
+    """Runs whose decoding is timed; see `measure_speed`."""
+
+    runs: Sequence[Path] = option(
+        "Run or engine folders; the first is the one that others are compared with.", argument=True
+    )
+    document: Path = option("File with the documents to translate, in any format.")
+    documents: int | None = option(
+        "Number of documents to take, from the beginning of the file. Default: all.", default=None, least=1
+    )
+    setting: Sequence[Literal["one", "many"]] = option(
+        "one: a document at a time; many: all documents in shared batches of decode.max_tokens (--set "
+        "max_tokens=...); may be repeated. Default: both.",
+        default=(),
+    )
+    rounds: int = option("How often each run is timed; the median counts.", default=3, least=1)
+    clock: Literal["cpu", "wall"] | None = option(
+        "cpu: processor time; wall: elapsed time. Default: cpu, or wall on a GPU.", default=None
+    )
+    threads: int = option("CPU threads to use.", default=1, least=1)
+    out: Path | None = option("JSON file for all figures.", default=None)
+
+    def check(self) -> None:
+        """Raise CotextError where the beam is set, which the measurement sets itself."""
+        if "beam" in self.decode:
+            raise CotextError(
+                "--set beam: every run is timed greedily and at the beam of its own configuration"
+            )
+
+
+class ContrastiveRequest(Sharded, RunOptions):
+    """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
+
+    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    suites: Sequence[Path] = option(
+        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro with "
+        "--generate.",
+        argument=True,
+    )
+    tie: Literal["wrong", "first"] = option(
+        "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
+    )
+    score: Literal["sum", "mean"] = option(
+        "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
+    )
+    generate: bool = option(
+        "Also translate the sources, and check whether the translation has the correct form.", default=False
+    )
+    controls: bool = option(
+        "Also score without context and with context from other documents, to test whether context is used; "
+        "up to 3 times slower.",
+        default=False,
+    )
+    context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
+        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
+        "global, for systems with batch-level context: own window, other rows foreign.",
+        default="true",
+    )
+    contexts: Path | None = option(
+        "Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and in "
+        "../inputs.",
+        default=None,
+    )
+    splitter: str | None = option(
+        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published), "
+        "rules or sat:MODEL.",
+        default=None,
+    )
+    out: Path | None = option("JSON file for all figures and decisions.", default=None)
+
+    def check(self) -> None:
+        """Raise CotextError where options do not go together."""
+        from cotext.language_models.config import is_endpoint
+
+        if self.is_ctxpro:
+            if not self.generate or self.shard is not None or self.is_given("tie") or self.is_given("score"):
+                raise CotextError(
+                    "suites of ctxPro have no candidates to score: give --generate, and neither --tie, "
+                    "--score nor --shard"
+                )
+            if self.context not in ("true", "none", "foreign"):
+                raise CotextError(f"--context {self.context}: of ctxPro, choose one of true, none, foreign")
+            if self.controls and self.context != "true":
+                raise CotextError(
+                    f"--context {self.context} is one of the controls: leave it or --controls out"
+                )
+        elif self.context != "true" and (self.controls or self.generate):
+            flag = "--controls" if self.controls else "--generate"
+            raise CotextError(
+                f"--context {self.context} is another question than {flag}: ask them one at a time"
+            )
+        elif not self.generate and not is_endpoint(self.run):
+            self.require_scoring()
+
+    @cached_property
+    def is_ctxpro(self) -> bool:
+        """Whether the suites are of ctxPro.
+
+        Raises:
+            CotextError: some are and some are not; contexts of what has its own, or one file of them for
+                several suites; a splitter where nothing is to be split.
+        """
+        from cotext.data.ctxpro import is_ctxpro_file
+
+        kinds = [is_ctxpro_file(path) for path in self.suites]
+        if any(kinds) and not all(kinds):
+            odd = self.suites[kinds.index(False)]
+            raise CotextError(f"{odd}: is not of ctxPro as others are; give suites of one kind at a time")
+        if (self.contexts is not None or self.splitter is not None) and not any(kinds):
+            flag = "--splitter" if self.contexts is None else "--contexts"
+            raise CotextError(f"{flag} is about suites of ctxPro; leave it out")
+        if self.contexts is not None and len(self.suites) > 1 and not self.contexts.is_dir():
+            raise CotextError(
+                f"--contexts {self.contexts}: one file for {len(self.suites)} suites; give their folder"
+            )
+        return any(kinds)

@@ -1,0 +1,143 @@
+"""The request to translate files."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cotext.data.requests import SentenceSplitting
+from cotext.runtime.errors import CotextError
+from cotext.runtime.request import option
+from cotext.translation.requests import ClusterOptions, Sharded, Wished
+
+STANDARD_INPUT: Final = Path("-")
+# Fields that standard input does not take.
+_OF_FILES: Final = (
+    *("out", "out_dir", "drop_macros", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
+    *("on", "workers"),
+)
+PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
+
+
+class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
+    """Files to translate with a run; see `cotext.translate_files`."""
+
+    run: Path = option(
+        "Run folder, engine folder, or endpoint.yaml of a language model (docs/language-models.md).",
+        argument=True,
+    )
+    files: Sequence[Path] = option(
+        "Files of any kind in docs/files.md, recognised by their content, or corpora. -: read standard "
+        "input, write standard output, line by line.",
+        argument=True,
+    )
+    out: Path | None = option(
+        "File to write, in the format of the input; for a single input file.", default=None
+    )
+    out_dir: Path | None = option(
+        "Folder to write any number of files into; they keep their names.", default=None
+    )
+    format: str | None = option(
+        "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
+        "(one sentence per line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv, "
+        "jsonl or parquet. Default: detected from the content.",
+        default=None,
+    )
+    no_split: bool = option(
+        "Translate each line or paragraph as one sentence, without splitting it.", default=False
+    )
+    entries: Literal["untranslated", "unfinished", "all"] = option(
+        "Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; unfinished (also "
+        "fuzzy ones and those waiting for review); or all (but those marked as final).",
+        default="untranslated",
+    )
+    drop_macros: bool = option("Remove macros from office files.", default=False)
+    bilingual: Path | None = option(
+        "Also write source and translation side by side to this .html or .tmx file.", default=None
+    )
+    explain: bool = option(
+        "On the --bilingual page, show how much each context sentence changes the probability of a "
+        "translation (slow: one more scoring for each).",
+        default=False,
+    )
+    scores: Path | None = option(
+        "Write the log-probability of each sentence of a corpus to this file (TSV).", default=None
+    )
+    source_language: str | None = option(
+        "Language of the documents, for multilingual tokenizers. Default: that of the run's data.",
+        default=None,
+    )
+    target_language: str | None = option(
+        "Language to translate into, for multilingual tokenizers. Default: that of the run's data.",
+        default=None,
+    )
+    overwrite: bool = option(
+        "Replace existing files, and the partial output of jobs with other settings.", default=False
+    )
+
+    def check(self) -> None:
+        """Raise CotextError where options do not go together."""
+        self.require_split(not self.no_split, "leave --no-split out")
+        if self.is_standard_input:
+            if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
+                raise CotextError(
+                    "- reads standard input and writes standard output, a line for a line: leave out other "
+                    "files, --out, --out-dir, --drop-macros, --memory, --bilingual, --explain, --scores, "
+                    "--overwrite, --shard and --json (--format: text or prose), or give a file"
+                )
+            return
+        if self.outs and self.explain and not (self.bilingual and _suffix(self.bilingual) == PAGE_SUFFIX):
+            raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
+        if self.bilingual is not None and _suffix(self.bilingual) not in BILINGUAL_SUFFIXES:
+            raise CotextError(
+                f"--bilingual {self.bilingual}: its name ends with neither "
+                f"{' nor '.join(BILINGUAL_SUFFIXES)}; choose one"
+            )
+
+    @property
+    def is_standard_input(self) -> bool:
+        """Whether standard input is read."""
+        return STANDARD_INPUT in self.files
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The decoding settings, with the languages."""
+        sides = {"source_language": self.source_language, "target_language": self.target_language}
+        return {**self.decode, **{key: name for key, name in sides.items() if name}}
+
+    @property
+    def outs(self) -> list[Path]:
+        """Where the translation of each file goes.
+
+        Raises:
+            CotextError: it is not said, or two would go to one place.
+        """
+        out, files, folder = self.out, self.files, self.out_dir
+        if out is not None and folder is not None:
+            raise CotextError("--out names a file and --out-dir a folder; give one of them")
+        if folder is None:
+            if out is None:
+                raise CotextError(
+                    "--out FILE is needed, or --out-dir FOLDER (or - as the file, for standard input and "
+                    "output)"
+                )
+            if len(files) > 1:
+                raise CotextError(f"--out is for one file, and there are {len(files)}; give --out-dir FOLDER")
+            return [out]
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise CotextError(f"{folder}: is no folder; give --out-dir another name")
+        outs = [folder / file.name for file in files]
+        for number, each in enumerate(outs):
+            if (first := outs.index(each)) < number:
+                raise CotextError(
+                    f"{files[first]} and {files[number]} would both be written to {each}; translate them one "
+                    "after the other, into different folders"
+                )
+        return outs
+
+
+_LINES: Final = (None, "text", "prose")
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()

@@ -1,0 +1,156 @@
+"""Translation of the files of a request: everything that can be refused is, before the run is loaded."""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from cotext.files.bilingual_page import Influences, render_page
+from cotext.files.blocks import FileFormat
+from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
+from cotext.files.tmx import written
+from cotext.files.translate_blocks import PairedSentence
+from cotext.files.translate_files import (
+    BlocksJob,
+    check_outputs_of,
+    format_of,
+    open_job,
+    run_jobs,
+    unrefused,
+)
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.jobs.engine import journal_of
+from cotext.translation.file_report import FileReport
+from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.ray_cluster import placed
+from cotext.translation.translate_file import CorpusJob
+from cotext.translation.translator import DocumentTranslator
+from cotext.translation.wishes import read_wishes
+
+# The influences of context on the sentences of a file.
+Explain = Callable[[DocumentTranslator, Sequence[PairedSentence]], list[Influences]]
+
+
+class FilesTranslation:
+    """The files of a request, checked, and the run that translates them; `jobs` has one for each file.
+
+    `on_open` is called with the run once it is loaded, `on_message` with what there is to know of a file.
+
+    Raises:
+        CotextError: files that cannot be translated, outputs that cannot be written or exist, options that do
+            not fit the files.
+    """
+
+    def __init__(
+        self,
+        request: TranslationRequest,
+        on_message: Callable[[str], None] = lambda text: None,
+        on_open: Callable[[OpenedRun], None] = lambda opened: None,
+    ) -> None:
+        files, outs, part = request.files, request.outs, request.part()
+        formats = unrefused(partial(format_of, file, request.format) for file in files)
+        _check(request, outs, formats)
+        check_outputs_of(files, outs, request.scores, request.overwrite, request.out_dir, formats)
+        settings = dict(request.settings)
+        opened = open_run(request.run, request.device, settings, request.checkpoint)
+        self.opened = placed(opened, request, settings)
+        on_open(self.opened)
+        if request.explain:
+            self.opened.translator.plan.require_token_probabilities()
+        open_one = partial(
+            open_job,
+            self.opened,
+            splitting=None if request.no_split else request.splitting(),
+            drop_macros=request.drop_macros,
+            entries=request.entries,
+            wishes=read_wishes(self.opened.languages, request),
+            scores=request.scores,
+            on_message=on_message,
+            shard=part,
+        )
+        self.request = request
+        self.jobs: list[CorpusJob | BlocksJob] = unrefused(
+            partial(open_one, file, out, kind) for file, out, kind in zip(files, outs, formats, strict=True)
+        )
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences to translate."""
+        return sum(job.sentences for job in self.jobs)
+
+    def run(
+        self, on_sentences: Callable[[int], None] = lambda count: None, explain: Explain | None = None
+    ) -> list[FileReport]:
+        """Translate all files and write them; `explain` measures the influence of context for the page."""
+        request = self.request
+        if request.out_dir is not None:
+            request.out_dir.mkdir(parents=True, exist_ok=True)
+        page = None
+        if request.bilingual is not None and isinstance(self.jobs[0], BlocksJob):
+            page = partial(
+                write_bilingual,
+                request.bilingual,
+                self.jobs[0],
+                self.opened,
+                explain if request.explain else None,
+            )
+        return run_jobs(self.jobs, on_sentences, request.overwrite, page)
+
+
+def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]) -> None:
+    """Refuse options that do not fit the files."""
+    of_one_corpus = len(formats) == 1 and isinstance(formats[0], str)
+    if request.scores is not None and not of_one_corpus:
+        raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
+    if request.shard is not None and (request.overwrite or request.bilingual or not of_one_corpus):
+        raise CotextError(
+            "--shard divides a corpus, a sentence a line, among processes: leave out --bilingual and "
+            "--overwrite, and translate other files without it"
+        )
+    if request.bilingual is not None:
+        _check_bilingual(request.bilingual, request, outs, formats)
+    if request.on is None:
+        return
+    for file, kind in zip(request.files, formats, strict=True):
+        if not isinstance(kind, str):
+            raise CotextError(
+                f"{file}: --on is for corpora (docs/data-format.md); leave it out for this file"
+            )
+    if wish := request.glossary or request.keep or request.memory:
+        raise CotextError(f"{wish}: glossaries, words to keep and memories are not for --on; leave one out")
+
+
+def _check_bilingual(
+    path: Path, request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]
+) -> None:
+    """Refuse a file that cannot be written; one that an interrupted job has written may be there."""
+    if len(formats) > 1 or isinstance(formats[0], str):
+        raise CotextError("--bilingual is of one file, and of none that is a corpus; translate it by itself")
+    if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
+        raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
+    if not path.parent.is_dir():
+        raise CotextError(f"--bilingual {path}: {path.parent} is no folder; make it first")
+    if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
+        raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
+
+
+def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
+    """Write the sentences of a finished job beside their translations."""
+    source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
+    if path.suffix.lower() == PAGE_SUFFIX:
+        about = [("file", str(job.source.name)), ("system", opened.signature)]
+        explained = None if explain is None else explain(opened.translator, pairs)
+        content = render_page(job.source.name, (source, target), pairs, about, explained).encode()
+    else:
+        units = (
+            (
+                each.source,
+                each.target,
+                {"x-document": str(each.document + 1), "x-position": str(each.number + 1)},
+            )
+            for each in pairs
+        )
+        content = written(units, source or "und", target or "und")
+    with replacing(path.resolve()) as temporary:
+        temporary.write_bytes(content)

@@ -1,0 +1,136 @@
+"""Requests: the arguments of a command, of its Python function and of its jobs, declared and checked once.
+
+A request is a frozen dataclass whose fields are made by `option`. The command line makes its options from
+these fields, and Python builds the same object, so that both have the same defaults and the same rules.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast, dataclass_transform, get_args, get_origin, get_type_hints
+
+from cotext.runtime.errors import CotextError, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A field of a request as an option of the command line; see `option`."""
+
+    help: str
+    name: str
+    argument: bool
+    least: float | None
+    needs: tuple[str, ...]
+    type: Any = None
+
+
+def option(
+    help: str,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    name: str = "",
+    argument: bool = False,
+    least: float | None = None,
+    needs: str | Sequence[str] = (),
+) -> Any:
+    """A field of a request; without a default, it has to be given.
+
+    `name`: that of the option, if it is not that of the field. `argument`: given by position on the command
+    line. `least`: smallest value. `needs`: options of which one must be set before this one may be, either by
+    name or with a value, as in "level=document".
+    """
+    needed = (needs,) if isinstance(needs, str) else tuple(needs)
+    about = {"option": Option(help, name, argument, least, needed)}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=about)
+    return field(default=default, metadata=about)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+class Request:
+    """Base of requests: every subclass is a frozen dataclass with keyword arguments alone.
+
+    Paths may be given as text, and a single value where several are taken. Error messages name a field as the
+    command line does: `--comet-context` is the field `comet_context`.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        """Convert values and check them one by one, then together.
+
+        Raises:
+            CotextError: a value that is not among the choices, or too small, or needs another option.
+        """
+        declarations = options_of(type(self))
+        for name, declared in declarations.items():
+            flag = option_name(name, declared)
+            value = _converted(getattr(self, name), declared.type, flag)
+            object.__setattr__(self, name, value)
+            if declared.least is not None and any(each < declared.least for each in _all(value)):
+                raise CotextError(f"{flag} {shown(value)}: give at least {declared.least:g}")
+        for name, declared in declarations.items():
+            if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
+                needed = " or ".join(
+                    f"--{each.replace('_', '-').replace('=', ' ')}" for each in declared.needs
+                )
+                raise CotextError(f"{option_name(name, declared)} needs {needed}")
+        self.check()
+
+    def check(self) -> None:
+        """Check values against each other; raises CotextError."""
+
+    def is_given(self, name: str) -> bool:
+        """Whether a field differs from its default."""
+        declared = self.__dataclass_fields__[name]
+        usual = declared.default if declared.default_factory is MISSING else declared.default_factory()
+        return bool(getattr(self, name) != usual)
+
+    def _has(self, needed: str) -> bool:
+        name, _, value = needed.partition("=")
+        return getattr(self, name) == value if value else self.is_given(name)
+
+    __dataclass_fields__: Any
+
+
+def options_of(request: type[Request]) -> Mapping[str, Option]:
+    """The options by field, with their types, in the order of the command line.
+
+    Required fields come first, then those of the class itself, then those of its bases.
+    """
+    hints = get_type_hints(request)
+    declared = {each.name: each for each in fields(cast(Any, request)) if "option" in each.metadata}
+    own = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
+    names = [name for name in dict.fromkeys(own) if name in declared]
+    names.sort(key=lambda name: declared[name].default is not MISSING)
+    return {name: replace(declared[name].metadata["option"], type=hints[name]) for name in names}
+
+
+def option_name(name: str, declared: Option) -> str:
+    """The name of a field on the command line."""
+    return name.upper() if declared.argument else f"--{declared.name or name}".replace("_", "-")
+
+
+def without_none(hint: Any) -> Any:
+    """The type of a value that is given: `X` of `X | None`."""
+    kinds = [each for each in get_args(hint) if each is not type(None)]
+    return kinds[0] if type(None) in get_args(hint) else hint
+
+
+def _all(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def _converted(value: Any, hint: Any, flag: str) -> Any:
+    if value is None:
+        return None
+    kind = without_none(hint)
+    if get_origin(kind) is Sequence:
+        several = (value,) if isinstance(value, str | Path) else value
+        return tuple(_converted(each, get_args(kind)[0], flag) for each in several)
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise CotextError(f"{flag} {shown(value)}: choose one of {', '.join(get_args(kind))}")
+    return Path(value) if kind is Path else value

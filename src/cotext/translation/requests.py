@@ -1,0 +1,134 @@
+"""Requests that open a run: what they have in common, and the request of `score`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cotext.data.requests import CorpusFormat
+from cotext.runtime.errors import CotextError
+from cotext.runtime.request import Request, option
+
+if TYPE_CHECKING:
+    from cotext.runtime.jobs.journal import Shard
+
+# Of the decoding settings, those that scoring takes.
+SCORING: Final = (
+    "max_source_tokens",
+    "max_tokens",
+    "group_windows",
+    "before",
+    "precision",
+    "source_language",
+    "target_language",
+)
+
+
+class Device(Request):
+    """The device that computes."""
+
+    device: str | None = option(
+        "Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one.", default=None
+    )
+
+
+class Decoding(Device):
+    """Changes of decoding settings."""
+
+    decode: Mapping[str, Any] = option(
+        "Change a decoding setting of the recipe, as in beam=1 (keys: section `decode` of docs/recipes.md); "
+        "may be repeated.",
+        name="set",
+        default_factory=dict,
+    )
+
+    def require_scoring(self) -> None:
+        """Raise CotextError for a setting that is for search, and not for scoring."""
+        for key in self.decode:
+            if key not in SCORING:
+                raise CotextError(
+                    f"--set {key}: scoring takes {', '.join(SCORING)}; others are for translations (of a "
+                    "suite: add --generate)"
+                )
+
+
+class Checkpoint(Request):
+    """The checkpoint of a run."""
+
+    checkpoint: int | None = option(
+        "Use the checkpoint saved at this update instead of the final model.", default=None
+    )
+
+
+class RunOptions(Decoding, Checkpoint):
+    """One run, and how it decodes."""
+
+
+class Sharded(Request):
+    """A job that can be divided among processes."""
+
+    shard: str | None = option(
+        "Do only part i of n, as in 2/4; when all n parts are done, `cotext join OUT` puts them together "
+        "(docs/cluster.md).",
+        default=None,
+        needs="out",
+    )
+
+    def part(self) -> "Shard | None":
+        """The part to do; None for the whole job. Raises CotextError for a part that cannot be."""
+        from cotext.runtime.jobs.journal import Shard
+
+        return None if self.shard is None else Shard.parse(self.shard)
+
+
+class ScoreRequest(Sharded, CorpusFormat, RunOptions):
+    """A translation whose sentences are scored; see `score_file`."""
+
+    run: Path = option("Run or engine folder.", argument=True)
+    source: Path = option("Source documents.")
+    target: Path | None = option("Translation of the source, which is scored.", default=None)
+    out: Path | None = option("Output file; default: standard output.", default=None)
+    decode: Mapping[str, Any] = option(
+        f"Change a decoding setting, as in before=3: {', '.join(SCORING)}; may be repeated.",
+        name="set",
+        default_factory=dict,
+    )
+
+    def check(self) -> None:
+        """Raise CotextError for a setting that is for search."""
+        self.require_scoring()
+
+
+class ClusterOptions(RunOptions):
+    """A cluster on which a run translates."""
+
+    on: str | None = option(
+        "Translate on a Ray cluster: ray (the cluster of RAY_ADDRESS, or this machine), ray://HOST:10001 or "
+        "HOST:6379.",
+        default=None,
+    )
+    workers: int | None = option(
+        "With --on: number of worker processes. Default: one for each processor or GPU.",
+        default=None,
+        needs="on",
+    )
+
+
+class Wished(Request):
+    """Terms, words to keep and a translation memory; read by `read_wishes`."""
+
+    glossary: Path | None = option(
+        "Terms with their required and forbidden translations (TSV, CSV or TBX).", default=None
+    )
+    keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
+    consistency: bool = option(
+        "Keep one translation per glossary term in a document: the first.", default=False
+    )
+    lemmas: Path | None = option(
+        "Lemmas of source words (form, tab, lemma), to find terms in any inflected form.", default=None
+    )
+    target_lemmas: Path | None = option(
+        "Lemmas of target words, to accept terms in any inflected form.", default=None
+    )
+    memory: Path | None = option(
+        "Translation memory (TMX), used for sentences that it has in the same context.", default=None
+    )
