@@ -12,8 +12,8 @@ from tiny_runs import train_here, write_run
 
 from cotext.config.recipe import load_config, parse_config
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies import pictures
-from cotext.evaluation.studies.pictures import two_over_settings
+from cotext.evaluation.studies import plots
+from cotext.evaluation.studies.plots import two_over_settings
 from cotext.models.checkpoint import load_weights, save_model
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -104,7 +104,7 @@ def test_loss_and_share_over_context_discounts(
         drawn.append((settings, lines))
         return two_over_settings(settings, x_label, lines)
 
-    monkeypatch.setattr(pictures, "two_over_settings", draw)
+    monkeypatch.setattr(plots, "two_over_settings", draw)
     recipe = "focused-concatenation/s2to2-cd"
     small = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.decoder_layers=1"]
     runs = {}

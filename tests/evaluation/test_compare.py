@@ -18,13 +18,18 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.readings import Reading, Readings
+from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
-from cotext.evaluation.studies.compare.gains import context_gains
 from cotext.evaluation.studies.compare.job import ComparisonRequest, name_runs
-from cotext.evaluation.studies.compare.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
+from cotext.evaluation.studies.compare.measured import (
+    CorpusCxmi,
+    DocumentCxmi,
+    EvaluationSet,
+    MeasuredRun,
+    context_gains,
+)
 from cotext.evaluation.studies.compare.page import render_comparison
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.system import MeasuredSystem

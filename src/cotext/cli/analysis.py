@@ -49,8 +49,7 @@ def probe(
     json: Json = False,
 ) -> None:
     """Probe each encoder layer for token positions with a linear classifier."""
-    from cotext.evaluation.studies.probing.probe_runs import parse_tasks
-    from cotext.evaluation.studies.probing.report import as_dict, probe_runs, render
+    from cotext.evaluation.studies.probing.report import as_dict, parse_tasks, probe_runs, render
     from cotext.runtime.progress import meter
 
     tasks = parse_tasks(task or [])

@@ -89,7 +89,7 @@ def cxmi_by_endpoint(
         CotextError: one of `others` was given, an API that offers no log-probabilities, and as
             `read_endpoint_corpus` and `measure_endpoint_corpus`.
     """
-    from cotext.evaluation.studies.context.endpoint_corpus import (
+    from cotext.evaluation.studies.context.endpoint_contexts import (
         measure_endpoint_corpus,
         read_endpoint_corpus,
     )

@@ -7,16 +7,120 @@ or their mean. The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.evaluation.metrics.forms import CandidateSet, balanced_weights, choice_of
-from cotext.evaluation.metrics.readings import Reading, Readings
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+
+CONTEXTS: Final = ("true", "none", "foreign")
+_DIGITS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Decisions in one kind of context, right or not, and log-probabilities of the right candidates (nats).
+
+    Both by the id of the example.
+    """
+
+    right: Mapping[str, bool]
+    nats: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """One for each of CONTEXTS; `tokens`: how many the log-probabilities are of, by the id of the example."""
+
+    by_context: Mapping[str, Reading]
+    tokens: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a JSON file; null: the right candidate is held impossible."""
+        contexts = {
+            kind: {
+                "decisions": {id: "right" if right else "wrong" for id, right in each.right.items()},
+                "nats": {
+                    id: None if value == -float("inf") else round(value, _DIGITS)
+                    for id, value in each.nats.items()
+                },
+            }
+            for kind, each in self.by_context.items()
+        }
+        return {**contexts, "tokens": dict(self.tokens)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Readings":
+        """Read what `as_dict` made.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: something else.
+        """
+        by_context = {
+            kind: Reading(
+                {id: outcome == "right" for id, outcome in content[kind]["decisions"].items()},
+                {
+                    id: -float("inf") if value is None else float(value)
+                    for id, value in content[kind]["nats"].items()
+                },
+            )
+            for kind in CONTEXTS
+        }
+        return cls(by_context, {id: int(count) for id, count in content["tokens"].items()})
+
+
+_HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
+_WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
+
+Form = tuple[str, ...]
+CandidateSet = tuple[frozenset[Form], Form]
+
+
+def words_of(sentence: str) -> Counter[str]:
+    """Word counts of a sentence, case-folded.
+
+    Words are runs of letters and digits, marks that are neither, and single characters of Chinese and
+    Japanese.
+    """
+    return Counter(_WORD.findall(sentence.casefold()))
+
+
+def forms_of(example: ContrastiveExample) -> list[Form]:
+    """Of every candidate the words, sorted, that not all candidates have, in the sentences that differ.
+
+    As in (er,), (sie,), (es,); two candidates that differ in case or order alone have the same.
+    """
+    differing = example.differing_sentences
+    words = [sum((words_of(candidate[j]) for j in differing), Counter()) for candidate in example.candidates]
+    common = words[0].copy()
+    for each in words[1:]:
+        common &= each
+    return [tuple(sorted((each - common).elements())) for each in words]
+
+
+def choice_of(example: ContrastiveExample) -> CandidateSet:
+    """The forms that are to choose from, and the one that is right."""
+    forms = forms_of(example)
+    return frozenset(forms), forms[example.correct]
+
+
+def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
+    """Weights of examples in balanced accuracy, which add up to 1.
+
+    Balanced accuracy is the mean of the recalls of the forms that are right (Brodersen et al. 2010), among
+    examples with the same forms to choose from (er, sie, es are one choice, ihn, sie, es another), and over
+    these the mean, each counting by its examples. Whoever prefers one form whatever the context has the
+    accuracy of guessing, however often that form happens to be right.
+    """
+    of_choice, of_form = Counter(forms for forms, _ in choices), Counter(choices)
+    kinds = Counter(forms for forms, _ in of_form)
+    return [of_choice[c[0]] / len(choices) / kinds[c[0]] / of_form[c] for c in choices]
+
 
 TieRule = Literal["wrong", "first"]
 ScoreRule = Literal["sum", "mean"]

@@ -26,8 +26,7 @@ from typing import Any, Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
-from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket, words_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 

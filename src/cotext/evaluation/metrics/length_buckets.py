@@ -16,7 +16,7 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import Measurement
 from cotext.evaluation.metrics.comet import Comet, slide_windows
-from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.contrastive import words_of
 from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.runtime.tables import render_rows
 

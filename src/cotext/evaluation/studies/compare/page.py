@@ -17,16 +17,16 @@ from cotext.evaluation.studies.compare.seed_table import seed_table, titled
 from cotext.evaluation.studies.compare.tables import FIRST_LOSS, NOTE
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
 from cotext.evaluation.studies.contrastive.contrastive_rows import PHENOMENA
-from cotext.evaluation.studies.contrastive.evidence import CONDITIONS, Condition
-from cotext.evaluation.studies.contrastive.evidence_words import away
-from cotext.evaluation.studies.contrastive_figures import (
+from cotext.evaluation.studies.contrastive.evidence import CONDITIONS, Condition, away
+from cotext.evaluation.studies.plots import (
     accuracy_plots,
     accuracy_table,
+    attention_shares,
     curves,
     legend,
+    quality_by,
     ratios,
 )
-from cotext.evaluation.studies.plots import attention_shares, quality_by
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import breakable, facts, folded, table, whole_page
 from cotext.runtime.tables import render_p

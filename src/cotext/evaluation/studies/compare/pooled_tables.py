@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from html import escape
 
-from cotext.evaluation.studies.compare.choices import contrastive_signature
-from cotext.evaluation.studies.compare.comparison import RunComparison
-from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES
+from cotext.evaluation.studies.compare.comparison import RunComparison, contrastive_signature
+from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 from cotext.runtime.html import table
 from cotext.runtime.tables import render_p, render_rows
 

@@ -10,9 +10,8 @@ from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.bleu import Measurement, Score
 from cotext.evaluation.metrics.profile import Bucket, by_length, by_position
 from cotext.evaluation.metrics.tokenised import Words, measure_words
-from cotext.evaluation.statistics.flips import SIGNIFICANT
 from cotext.evaluation.statistics.seeds import Difference, ScoreTest, Spread, compare_scores, mean_score
-from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling
 from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun
 from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
 from cotext.runtime.errors import CotextError

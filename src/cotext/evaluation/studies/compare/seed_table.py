@@ -2,11 +2,11 @@
 
 from html import escape
 
-from cotext.evaluation.statistics.flips import SIGNIFICANT
 from cotext.evaluation.statistics.seeds import Difference
+from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.compare.comparison import RunComparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.evidence_words import away
+from cotext.evaluation.studies.contrastive.evidence import away
 from cotext.models.run_folder import listed_seeds
 from cotext.runtime.html import table
 from cotext.runtime.tables import render_p

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.languages import Languages
-from cotext.evaluation.studies.attention.attention_of_document import DocumentAttention
-from cotext.evaluation.studies.compare.alike import missing_seeds, require_alike
+from cotext.evaluation.studies.attention.report import DocumentAttention
 from cotext.evaluation.studies.compare.measured import MeasuredRun
-from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.recipe import MatchedRecipe, missing_seeds, require_alike
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError

@@ -10,8 +10,7 @@ from cotext.evaluation.studies.compare.pooled_tables import pooled_text
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
 from cotext.evaluation.studies.contrastive.contrastive_rows import Row
-from cotext.evaluation.studies.contrastive.evidence import CONDITIONS
-from cotext.evaluation.studies.contrastive.evidence_words import legend, render_evidence
+from cotext.evaluation.studies.contrastive.evidence import CONDITIONS, legend, render_evidence
 from cotext.runtime.tables import render_p, render_rows
 
 NOTE = (

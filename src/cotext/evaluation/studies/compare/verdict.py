@@ -8,16 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
 from cotext.evaluation.statistics.seeds import Spread
-from cotext.evaluation.studies.compare.choices import ContrastiveTest
-from cotext.evaluation.studies.compare.comparison import RunComparison, SeedFigure
-from cotext.evaluation.studies.compare.gains import ContextGain
+from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
+from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, SeedFigure
+from cotext.evaluation.studies.compare.measured import ContextGain
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.contrastive_rows import WHOLE_DOCUMENT
-from cotext.evaluation.studies.contrastive.evidence import Evidence
-from cotext.evaluation.studies.contrastive.evidence_words import (
+from cotext.evaluation.studies.contrastive.evidence import (
+    Evidence,
     group_in_words,
     groups_in_words,
     shortfall,

@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 
 from cotext.evaluation.studies.contrastive.contrastive_rows import PHENOMENA
-from cotext.evaluation.studies.contrastive_figures import accuracy_plots, accuracy_table, curves
 from cotext.evaluation.studies.demo.demonstration import Demonstration, Line, Sample
+from cotext.evaluation.studies.plots import accuracy_plots, accuracy_table, curves
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.files import replacing
 from cotext.runtime.html import breakable, facts, folded, whole_page

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
-from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
+from cotext.evaluation.metrics.aligned_files import Texts, name_systems, read_aligned, split_paragraphs
 from cotext.evaluation.metrics.bleu import (
     DEFAULT_PROTOCOLS,
     Measurement,
@@ -19,7 +19,6 @@ from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
 from cotext.evaluation.metrics.length_buckets import by_length
-from cotext.evaluation.metrics.paragraphs import Texts, split_paragraphs
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
     AlignmentReports,
@@ -28,8 +27,14 @@ from cotext.evaluation.metrics.realign import (
     signed,
 )
 from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
-from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
-from cotext.evaluation.statistics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    PairedTest,
+    Resampling,
+    compared_pairs,
+    least_p,
+    paired_test,
+)
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__

@@ -26,8 +26,7 @@ from cotext.evaluation.metrics.mbr import (
     pair_utilities,
     pooled,
 )
-from cotext.evaluation.statistics.pairwise import pair_counts
-from cotext.evaluation.statistics.sufficient_statistics import Floats, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats, pair_counts, sum_scorer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.evaluation.studies.compare.alike import missing_seeds, require_alike
+from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.info.run import RunInfo, render_info, run_info, size_of
 from cotext.models.run_folder import seed_folder, seeds_in
 from cotext.runtime.errors import CotextError

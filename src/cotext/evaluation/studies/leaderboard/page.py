@@ -6,11 +6,16 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.profile import TITLES
 from cotext.evaluation.metrics.realign import document_lines
-from cotext.evaluation.statistics.flips import SIGNIFICANT
-from cotext.evaluation.statistics.ranking import Place
-from cotext.evaluation.statistics.significance import SystemDifference
-from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE
-from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
+from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
+from cotext.evaluation.studies.leaderboard.measure import (
+    FOREIGN,
+    REFERENCE,
+    SHUFFLED,
+    SOURCE,
+    Entry,
+    Leaderboard,
+    Place,
+)
 from cotext.evaluation.studies.plots import legend_mark, quality_by, score_intervals
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, table, whole_page
