@@ -16,8 +16,8 @@ from test_compare import DRAWS, of_test_set, run, suite
 
 from cotext.evaluation.studies.compare.comparison import compare_runs
 from cotext.evaluation.studies.compare.measured import MeasuredRun
-from cotext.evaluation.studies.compare.page import render_comparison
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.report import render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.context import page as context_page
 from cotext.evaluation.studies.context.context_of_document import (

@@ -64,7 +64,7 @@ def compare(
     decode: dict[str, Any] = decode_settings(set)
     from cotext.evaluation.studies.compare.figures import as_dict
     from cotext.evaluation.studies.compare.job import ComparisonFiles, ComparisonRequest, compare_folders
-    from cotext.evaluation.studies.compare.tables import as_text
+    from cotext.evaluation.studies.compare.report import as_text
     from cotext.runtime.progress import meter
 
     outputs = ComparisonFiles(out, csv, latex)

@@ -25,10 +25,9 @@ from torch import Tensor
 
 from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
-from cotext.evaluation.studies.contrastive.contrastive_rows import Cell, Row, SystemFigures
+from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
 from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR
 from cotext.evaluation.studies.probing.report import Measured, TaskSummary
-from cotext.runtime.html import breakable
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
 _VARIABLES: Final = {
@@ -48,23 +47,26 @@ MARKS: Final = (
 _NAME: Final = 40  # characters of a system beside a plot
 
 
-def training_curves(systems: Sequence[SystemFigures]) -> str:
+Curve = Sequence[tuple[int, float]]  # updates and a figure
+
+
+def training_curves(titles: Sequence[str], curves: Sequence[Curve]) -> str:
     """Development loss of current sentences over updates, one line a system; logarithmic."""
-    lines = {number: (each.title, each.curve) for number, each in enumerate(systems)}
-    about = f"Training curves of {len(systems)} systems"
+    about = f"Training curves of {len(titles)} systems"
+    lines = dict(enumerate(zip(titles, curves, strict=True)))
     return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
 
 
-def loss_ratios(systems: Sequence[SystemFigures]) -> str:
+def loss_ratios(titles: Sequence[str], ratios: Sequence[Curve]) -> str:
     """Development loss of current over that of context sentences, one line a system that has both."""
-    lines = {n: (each.title, each.loss_ratio) for n, each in enumerate(systems) if each.loss_ratio}
+    lines = {n: each for n, each in enumerate(zip(titles, ratios, strict=True)) if each[1]}
     last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
     about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
     return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
 
 
 def _over_updates(
-    lines: Mapping[int, tuple[str, Sequence[tuple[int, float]]]],
+    lines: Mapping[int, tuple[str, Curve]],
     what: str,
     name: str,
     description: str,
@@ -97,7 +99,7 @@ def _over_updates(
         return _svg(figure, name, description)
 
 
-def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], description: str) -> str:
+def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
     """Accuracies of one phenomenon with 95 % intervals; the shaded part lies within the widest window."""
     with _style():
         figure = Figure(figsize=(3.5, 2.6), layout="constrained")
@@ -110,10 +112,10 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         axes.text(
             len(rows) - 0.52, chance - 11, f"chance {chance:.0f}", color=_INK, ha="right", va="top", size=9
         )
-        for number in range(len(systems)):
+        for number in range(len(rows[0].cells)):
             marker, _, _ = MARKS[number % len(MARKS)]
             cells = [row.cells[number] for row in rows]
-            offset = min(0.2, 0.8 / len(systems)) * (number - (len(systems) - 1) / 2)
+            offset = min(0.2, 0.8 / len(rows[0].cells)) * (number - (len(rows[0].cells) - 1) / 2)
             axes.errorbar(
                 [i + offset for i in range(len(rows))],
                 [cell.percent for cell in cells],
@@ -140,15 +142,18 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
 
 
-def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: str) -> str:
-    """The first score of every bucket of a test set, a line for each of the first so many systems.
-
-    `what` names the buckets.
-    """
+def quality_by(what: str, buckets: Sequence[Bucket], titles: Sequence[str]) -> str:
+    """The first score of every bucket of a test set, a line for each system; `what` names the buckets."""
+    title = buckets[0].scores[0][0].title
+    values = ". ".join(
+        f"{name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
+        for i, name in enumerate(titles)
+    )
+    description = escape(f"{title} by {what}. {values}.")
     with _style():
         figure = Figure(figsize=(4.4, 2.8), layout="constrained")
         axes = figure.add_subplot()
-        for number in range(systems):
+        for number in range(len(titles)):
             marker, line, _ = MARKS[number % len(MARKS)]
             axes.plot(
                 range(len(buckets)),
@@ -161,7 +166,7 @@ def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: 
         axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
         axes.set_xlim(-0.5, len(buckets) - 0.5)
         axes.set_xlabel(what)
-        axes.set_ylabel(buckets[0].scores[0][0].title)
+        axes.set_ylabel(title)
         return _svg(figure, f"quality-{what}", description)
 
 
@@ -523,90 +528,29 @@ def _percent_axis(axes: Any) -> None:
     axes.set_ylabel("accuracy, %")
 
 
-def legend(systems: Sequence[SystemFigures]) -> str:
+def legend(titles: Sequence[str]) -> str:
     """The markers of the systems."""
-    items = [f"<li>{legend_mark(i)} {escape(s.title)}</li>" for i, s in enumerate(systems)]
-    return f'<ul class="legend">{"".join(items)}</ul>'
+    items = "".join(f"<li>{legend_mark(i)} {escape(title)}</li>" for i, title in enumerate(titles))
+    return f'<ul class="legend">{items}</ul>'
 
 
-def accuracy_plots(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
+def accuracy_plots(rows: Sequence[AccuracyRow], titles: Sequence[str], about: Mapping[str, str]) -> str:
     """A plot of accuracies for each phenomenon; `about` explains some of them."""
     figures = []
-    for phenomenon, group in _by_phenomenon(rows):
+    for phenomenon, members in groupby(rows, key=lambda row: row.phenomenon):
+        group = list(members)
         parts = [
-            f"{system.title}: " + ", ".join(f"{row.cells[i].percent:.0f} at {row.distance}" for row in group)
-            for i, system in enumerate(systems)
+            f"{title}: " + ", ".join(f"{row.cells[i].percent:.0f} at {row.distance}" for row in group)
+            for i, title in enumerate(titles)
         ]
         description = escape(f"{phenomenon}, per cent right by distance. {'. '.join(parts)}.")
-        words = f": {escape(about[phenomenon])}" if phenomenon in about else ""
+        words = f": {escape(about[phenomenon])}" if group[0].exact_chance and phenomenon in about else ""
         figures.append(
-            f"<figure>{accuracy_by_distance(group, systems, description)}"
+            f"<figure>{accuracy_by_distance(group, description)}"
             f"<figcaption><b>{escape(phenomenon)}</b>{words}</figcaption></figure>"
         )
     return (
-        f'{legend(systems)}\n<div class="plots">\n{chr(10).join(figures)}\n</div>\n'
+        f'{legend(titles)}\n<div class="plots">\n{chr(10).join(figures)}\n</div>\n'
         '<p class="soft">Bars are 95 % intervals. The dashed line is chance. Shaded: the clue '
         "is within the context window of at least one system.</p>"
-    )
-
-
-def accuracy_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
-    """The accuracies of the plots as a table, with a few words on each row."""
-    titles = "".join(f'<th scope="col" role="columnheader">{breakable(s.title)}</th>' for s in systems)
-    columns = len(systems) + 3
-    bodies = []
-    for phenomenon, group in _by_phenomenon(rows):
-        lines = "\n".join(
-            f'<tr role="row"><th scope="row" role="rowheader">{escape(row.distance)}</th>'
-            f'<td role="cell">{row.chance:.1f}</td>'
-            f"{''.join(_cell(cell) for cell in row.cells)}"
-            f'<td role="cell" class="words">{escape(row.verdict)}</td></tr>'
-            for row in group
-        )
-        bodies.append(
-            f'<tbody role="rowgroup"><tr class="head" role="row">'
-            f'<th scope="rowgroup" role="rowheader" colspan="{columns}"><b>{escape(phenomenon)}</b>'
-            f"{escape(about.get(phenomenon, ''))}</th></tr>\n{lines}\n</tbody>"
-        )
-    caption = (
-        "Contrastive accuracy in per cent, with 95 % intervals. Shaded: the clue is within the context "
-        "window of the system. In brackets: it is outside, and chance is expected. Distance: sentences back "
-        "to the clue; “ahead”: the clue is in the next sentence."
-    )
-    if any(cell.shown for row in rows for cell in row.cells):
-        caption += " Bold: context use is significant."
-    return (
-        f'<div class="wide"><table class="contrastive" role="table" style="--systems:{len(systems)}">'
-        f'<caption>{caption}</caption>\n<thead role="rowgroup">'
-        '<tr role="row"><th scope="col" role="columnheader">distance</th>'
-        f'<th scope="col" role="columnheader">chance</th>{titles}'
-        '<th scope="col" role="columnheader" class="words">in words</th></tr></thead>\n'
-        f"{''.join(bodies)}\n</table></div>"
-    )
-
-
-def curves(systems: Sequence[SystemFigures], words: str) -> str:
-    """The training curves, with words below them."""
-    return f'<figure class="curves">{training_curves(systems)}<figcaption>{words}</figcaption></figure>'
-
-
-def ratios(systems: Sequence[SystemFigures], words: str) -> str:
-    """The ratio of losses over training, with words below it; nothing without a system that has one."""
-    if not any(system.loss_ratio for system in systems):
-        return ""
-    return f'<figure class="curves">{loss_ratios(systems)}<figcaption>{words}</figcaption></figure>'
-
-
-def _by_phenomenon(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    for phenomenon, group in groupby(rows, key=lambda row: row.phenomenon):
-        yield phenomenon, list(group)
-
-
-def _cell(cell: Cell) -> str:
-    figure = f"{cell.percent:.1f}" if cell.in_window else f"({cell.percent:.1f})"
-    if cell.shown:
-        figure = f"<b>{figure}</b>"
-    kind = ' class="window"' if cell.in_window else ""
-    return (
-        f'<td role="cell"{kind}>{figure} <span class="interval">{cell.low:.0f} to {cell.high:.0f}</span></td>'
     )

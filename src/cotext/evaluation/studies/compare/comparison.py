@@ -6,7 +6,7 @@ is figures; `verdict` puts them into words, and pages and tables lay them out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
 from cotext.evaluation.metrics.contrastive import Accuracy
@@ -24,18 +24,10 @@ from cotext.evaluation.studies.compare.against_papers import (
     of_untokenised,
     published_for,
 )
-from cotext.evaluation.studies.compare.measured import ContextGain, EvaluationSet, MeasuredRun, gains_of_seeds
+from cotext.evaluation.studies.compare.measured import ContextGain, EvaluationSet, gains_of_seeds
 from cotext.evaluation.studies.compare.quality import Quality, TestedScore, measure_quality
 from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
-from cotext.evaluation.studies.contrastive.contrastive_rows import (
-    LEAK,
-    NOT_LEARNED,
-    OUTSIDE_WINDOW,
-    SAME_SENTENCE,
-    Row,
-    SystemFigures,
-    accuracy_rows,
-)
+from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE, AccuracyCell, AccuracyRow
 from cotext.evaluation.studies.contrastive.decisions import (
     compare_decisions,
     documents_of_suites,
@@ -100,22 +92,78 @@ class ContrastiveTest:
         return least_p(self.documents) * self.tests >= SIGNIFICANT
 
 
-def accuracies(system: MeasuredSystem, groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    """Accuracies by distance, in the form of contrastive reports, by phenomenon; means over seeds."""
-    found: dict[str, dict[str, Any]] = {}
+PHENOMENA: Final[Mapping[str, str]] = {
+    "pronoun": "“it” is er, sie or es by the gender of the thing mentioned last",
+    "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
+    "ellipsis": "“she did too” repeats in German the verb of an earlier sentence",
+    "cohesion": "a name or profession with two renderings keeps the one chosen first: "
+    "the clue is in the translation alone",
+    "cataphora": "“it” announces a thing that only the next sentence names",
+}
+CHANCE_TOLERANCE_POINTS: Final = 3.0
+NOT_LEARNED: Final = "not learned"
+SOLVED_PERCENT: Final = 90.0
+
+
+def accuracy_rows(
+    systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
+) -> list[AccuracyRow]:
+    """Accuracies of all systems side by side, those of the controlled corpus first; means over seeds."""
+    order = {name: number for number, name in enumerate(PHENOMENA)}
+    by_title: dict[str, list[Group]] = {}
     for group in groups:
-        shares = system.right(group.suite)
-        accuracy = Accuracy(
-            correct=sum(shares[example.id] for example in group.examples),
-            total=len(group.examples),
-            ties=0,
-            chance=sum(group.chances) / len(group.examples),
+        of_title = by_title.setdefault(group.title, [])
+        if not of_title or of_title[0].suite == group.suite:
+            of_title.append(group)
+    controlled = {title for title, each in by_title.items() if each[0].suite.startswith(CONTROLLED)}
+    titles = sorted(
+        by_title, key=lambda title: order.get(title, len(order)) if title in controlled else len(order)
+    )
+    return [_row(systems, group, evidence) for title in titles for group in by_title[title]]
+
+
+def _row(
+    systems: Sequence[MeasuredSystem], group: Group, evidence: Sequence[Sequence[Evidence]]
+) -> AccuracyRow:
+    cells, asked = [], []
+    for system, of_system in zip(systems, evidence, strict=True):
+        shares, total = system.right(group.suite), len(group.examples)
+        accuracy = Accuracy(sum(shares[example.id] for example in group.examples), total, 0, 0.0)
+        learned = system.not_learned < len(system.runs)
+        found = [e for e in of_system if learned and e.group is group]
+        asked += found
+        in_window = system.window.contains(group.phenomenon, group.distance)
+        shown = any(each.used for each in found)
+        cells.append(
+            AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, shown)
         )
-        name = f"{CONTROLLED if group.suite.startswith(CONTROLLED) else ''}{group.title}"
-        signature = system.runs[0].decisions[group.suite].signature
-        entry = found.setdefault(name, {"signature": signature, "by_distance": {}})
-        entry["by_distance"][group.distance] = accuracy.as_dict()
-    return found
+    chance, exact = 100.0 * sum(group.chances) / len(group.examples), group.suite.startswith(CONTROLLED)
+    words = _words(chance, group.distance, cells, asked, exact)
+    return AccuracyRow(group.title, group.distance, chance, tuple(cells), words, exact)
+
+
+def _words(
+    chance: float, distance: str, cells: Sequence[AccuracyCell], asked: Sequence[Evidence], exact: bool
+) -> str:
+    """A few words on a row: a leak, a clue that no system sees, or what the tests say of context."""
+    seeing = [cell for cell in cells if cell.in_window]
+    blind = [cell for cell in cells if not cell.in_window]
+    # Where chance is not exact, being above it tells nothing.
+    if exact and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
+        return "leak? check the data"
+    if not seeing:
+        return "clue not in window"
+    if distance == SAME_SENTENCE:
+        if not exact:
+            return ""
+        if all(cell.learned and cell.percent > SOLVED_PERCENT for cell in seeing):
+            return "needs no context"
+        return "partly learned" if any(cell.learned and cell.low > chance for cell in seeing) else NOT_LEARNED
+    if used := sum(each.used is True for each in asked):
+        return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
+    if asked:
+        return "too few documents" if any(each.too_few for each in asked) else "use not significant"
+    return "" if all(cell.learned for cell in seeing) else NOT_LEARNED
 
 
 def evidence_of(
@@ -159,17 +207,6 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
             )
     differences = corrected_differences([each.test for each in found])
     return [replace(each, test=d, tests=len(found)) for each, d in zip(found, differences, strict=True)]
-
-
-def contrastive_signature(systems: Sequence[MeasuredSystem], tests: int) -> str:
-    """The signature of so many tests of contrastive accuracy."""
-    several = any(len(system.runs) > 1 for system in systems)
-    return (
-        f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
-        f"|correction:holm-{tests}{'' if several else '-mid-p'}"
-        f"|interval:{'student' if several else 'bonett-price'}"
-        f"|version:cotext-{__version__}"
-    )
 
 
 def _asks_context(system: MeasuredSystem, group: Group) -> bool:
@@ -230,11 +267,6 @@ def pooled_accuracies(
     return (found[0], *(replace(each, test=test) for each, test in zip(found[1:], tests, strict=True)))
 
 
-def _right(run: MeasuredRun, chosen: Mapping[str, Sequence[str]]) -> list[bool]:
-    """Whether each of the chosen examples is decided right, suite after suite."""
-    return [run.decisions[suite].right[example] for suite, examples in chosen.items() for example in examples]
-
-
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
     """A figure of a system by seed, that of the first system, and their difference; None of the first itself.
@@ -267,8 +299,7 @@ class RunComparison:
     sentences: int
     scores: tuple[tuple[TestedScore, ...], ...]  # by system
     tests: Mapping[str, ScoreTest]  # by protocol
-    systems: tuple[SystemFigures, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[AccuracyRow, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
     pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, where there are several
     evidence: tuple[tuple[Evidence, ...], ...]  # by system: of clues in its context, where controls were run
@@ -281,7 +312,23 @@ class RunComparison:
     @property
     def signature(self) -> str:
         """The signature of the tests of contrastive accuracy."""
-        return contrastive_signature(self.runs, len(self.contrastive_tests))
+        return self._signature(len(self.contrastive_tests))
+
+    @property
+    def pooled_signature(self) -> str:
+        """The signature of the accuracies over all suites and their tests."""
+        first = self.pooled[0]
+        suites = f"suite:{'+'.join(first.suites)}|n:{first.examples}|clue:other-sentences"
+        return f"{suites}|{self._signature(len(self.pooled) - 1)}"
+
+    def _signature(self, tests: int) -> str:
+        several = any(len(system.runs) > 1 for system in self.runs)
+        return (
+            f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
+            f"|correction:holm-{tests}{'' if several else '-mid-p'}"
+            f"|interval:{'student' if several else 'bonett-price'}"
+            f"|version:cotext-{__version__}"
+        )
 
     def over_seeds(self, system: int) -> list[SeedFigure]:
         """The figures of a system by seed, where it or the first one has several: scores, then accuracies."""
@@ -325,9 +372,8 @@ def compare_runs(
             notes.append("The test set is one document: differences in quality cannot be tested.")
         notes += _notes_on_words(runs, quality)
     groups = [group for suite in suites.values() for group in groups_of(suite)]
-    systems = tuple(_system(run, groups, quality.scores[index]) for index, run in enumerate(runs))
     evidence = evidence_of(runs, groups)
-    rows = _with_words(accuracy_rows(systems), evidence) if suites else []
+    rows = accuracy_rows(runs, groups, evidence)
     plain = [[each.score for each in of_system] for of_system in quality.scores]
     here = EvaluatedOn(quality.documents, quality.sentences, suites)
     return RunComparison(
@@ -337,7 +383,6 @@ def compare_runs(
         sentences=quality.sentences,
         scores=quality.scores,
         tests=quality.tests,
-        systems=systems,
         rows=tuple(rows),
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
         pooled=pooled_accuracies(runs, suites),
@@ -401,58 +446,6 @@ def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
         "much between seeds as that one."
         for title in single
     ]
-
-
-def _system(run: MeasuredSystem, groups: Sequence[Group], scores: Sequence[TestedScore]) -> SystemFigures:
-    return SystemFigures(
-        title=run.label,
-        recipe=run.recipe.title,
-        before=run.window.before,
-        after=run.window.after,
-        parameters=run.parameters,
-        updates=run.updates[1],
-        curve=run.curve,
-        accuracies=accuracies(run, groups),
-        scores=tuple(each.score for each in scores),
-        translations=(),
-        signature=run.runs[0].signature,
-        target_before=run.window.target_before,
-        context_curve=run.context_curve,
-        learned=run.not_learned < len(run.runs),
-    )
-
-
-def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> list[Row]:
-    """Rows whose words and marks say where context is shown to be used."""
-    found = []
-    for row in rows:
-        of_row = [
-            next(
-                (e for e in of_run if (e.group.title, e.group.distance) == (row.phenomenon, row.distance)),
-                None,
-            )
-            if cell.learned
-            else None
-            for of_run, cell in zip(evidence, row.cells, strict=True)
-        ]
-        used = [each is not None and each.used is True for each in of_row]
-        cells = tuple(replace(cell, shown=shown) for cell, shown in zip(row.cells, used, strict=True))
-        words = _words([each for each in of_row if each is not None])
-        if not words and any(cell.in_window and not cell.learned for cell in row.cells):
-            words = NOT_LEARNED
-        if row.distance == SAME_SENTENCE or row.verdict in (LEAK, OUTSIDE_WINDOW):
-            words = row.verdict
-        found.append(replace(row, cells=cells, verdict=words))
-    return found
-
-
-def _words(asked: Sequence[Evidence]) -> str:
-    used = sum(each.used is True for each in asked)
-    if used:
-        return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
-    return (
-        "too few documents" if any(each.too_few for each in asked) else "use not significant" if asked else ""
-    )
 
 
 def _check_rules(systems: Sequence[MeasuredSystem]) -> None:

@@ -307,8 +307,7 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
     from cotext.evaluation.studies.compare.figures import as_csv
-    from cotext.evaluation.studies.compare.page import render_comparison
-    from cotext.evaluation.studies.compare.tables import as_latex
+    from cotext.evaluation.studies.compare.report import as_latex, render_comparison
 
     contents = [
         (outputs.page, render_comparison),

@@ -123,6 +123,15 @@ class MeasuredSystem:
         """The same of context sentences; empty without any."""
         return _mean_curve([run.context_curve for run in self.runs])
 
+    @property
+    def loss_ratio(self) -> tuple[tuple[int, float], ...]:
+        """Updates and the loss of current sentences over that of context sentences, where both are known.
+
+        As in figure 3 of Lupo et al. 2022, but of all current sentences, and by token.
+        """
+        context = dict(self.context_curve)
+        return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
+
     def right(self, suite: str) -> dict[str, float]:
         """The share of runs that decide an example of a suite right, by its id."""
         decided = [run.decisions[suite].right for run in self.runs]

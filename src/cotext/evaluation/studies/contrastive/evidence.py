@@ -34,7 +34,8 @@ from cotext.evaluation.metrics.contrastive import (
     distance_bucket,
 )
 from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
-from cotext.runtime.tables import listed, render_rows
+from cotext.evaluation.studies.tables import Cell, Table
+from cotext.runtime.tables import listed, render_p
 
 # Message where one of them does not hold.
 CONDITIONS: Final[Mapping[str, str]] = {
@@ -287,42 +288,36 @@ LEGEND = (
     "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
     "none: without context; foreign: with context from other documents"
 )
+EVIDENCE_HEADER = (
+    "context use", "distance", "docs", "accuracy", "balanced", "chance", "none", "foreign", "CXMI", "foreign",
+)  # fmt: skip
+
+
+def evidence_row(each: Evidence) -> tuple[str | Cell, ...]:
+    """The figures of a group, marked where the condition on them holds; below them p after correction."""
+
+    def cell(name: str, figure: str) -> Cell:
+        condition = each.conditions[name]
+        return Cell(figure, (f"p {render_p(condition.p_corrected)}",), condition.holds)
+
+    chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
+    return (
+        each.group.title,
+        each.group.distance,
+        f"{each.documents:,}{' (too few)' if each.too_few else ''}",
+        cell("chance", f"{chance.own:.1f}"),
+        cell("balanced", f"{balanced.own:.1f}"),
+        f"{chance.other:.1f}",
+        cell("none", f"{none.other:.1f}"),
+        cell("foreign", f"{foreign.other:.1f}"),
+        f"{cxmi.own:+.3f}",
+        cell("cxmi", f"{cxmi.other:+.3f}"),
+    )
 
 
 def render_evidence(found: Sequence[Evidence]) -> str:
     """A line for every group, stars for the conditions that hold; without the legend."""
-    rows = [
-        (
-            "context use",
-            "distance",
-            "docs",
-            "accuracy",
-            "balanced",
-            "chance",
-            "none",
-            "foreign",
-            "CXMI",
-            "foreign",
-        )
-    ]
-    for each in found:
-        chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
-        star = {name: "*" if condition.holds else " " for name, condition in each.conditions.items()}
-        rows.append(
-            (
-                each.group.title,
-                each.group.distance,
-                f"{each.documents:,}{' (too few)' if each.too_few else ''}",
-                f"{chance.own:.1f}{star['chance']}",
-                f"{balanced.own:.1f}{star['balanced']}",
-                f"{chance.other:.1f}",
-                f"{none.other:.1f}{star['none']}",
-                f"{foreign.other:.1f}{star['foreign']}",
-                f"{cxmi.own:+.3f}",
-                f"{cxmi.other:+.3f}{star['cxmi']}",
-            )
-        )
-    return render_rows(rows, left=1)
+    return Table(EVIDENCE_HEADER, [evidence_row(each) for each in found]).text()
 
 
 def legend(found: Sequence[Evidence]) -> str:

@@ -16,7 +16,7 @@ from cotext.evaluation.studies.leaderboard.measure import (
     Leaderboard,
     Place,
 )
-from cotext.evaluation.studies.plots import legend_mark, quality_by, score_intervals
+from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, table, whole_page
 from cotext.runtime.tables import render_p
@@ -176,20 +176,10 @@ def _tested(each: SystemDifference | None) -> str:
 def _lengths(found: Leaderboard) -> Iterable[str]:
     title = found.ranks_by.title
     if len(found.lengths) > 1:
-        shown = found.systems[:_PLOTTED]
-        told = ". ".join(
-            f"{entry.name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in found.lengths)
-            for i, entry in enumerate(shown)
-        )
-        items = "".join(f"<li>{legend_mark(i)} {escape(entry.name)}</li>" for i, entry in enumerate(shown))
-        svg = quality_by(
-            TITLES["length"], found.lengths, len(shown), escape(f"{title} by length of documents. {told}.")
-        )
-        first = f"The first {len(shown)} systems." if len(found.systems) > len(shown) else ""
-        yield (
-            f'<ul class="legend">{items}</ul>\n<figure class="curves">{svg}<figcaption>{first}</figcaption>'
-            "</figure>"
-        )
+        titles = [entry.name for entry in found.systems[:_PLOTTED]]
+        svg = quality_by(TITLES["length"], found.lengths, titles)
+        first = f"The first {len(titles)} systems." if len(found.systems) > len(titles) else ""
+        yield f'{legend(titles)}\n<figure class="curves">{svg}<figcaption>{first}</figcaption></figure>'
     rows = [
         (escape(entry.name), *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
         for number, entry in enumerate(found.systems)
