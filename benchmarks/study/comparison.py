@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.formats import read_documents
-from cotext.evaluation.metrics.bleu import measure
+from cotext.evaluation.metrics.interface import measure
 from cotext.evaluation.statistics.seeds import (
     Difference,
     Spread,

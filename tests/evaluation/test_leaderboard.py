@@ -11,7 +11,7 @@ from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
-from cotext.evaluation.metrics.bleu import evaluate, measure
+from cotext.evaluation.metrics.interface import evaluate, measure
 from cotext.evaluation.metrics.profile import by_length
 from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
 from cotext.evaluation.studies.leaderboard.measure import (

@@ -136,7 +136,7 @@ def windows(
     """Measure loss and attention in windows of sentences, of the trained size and of others."""
     decode = decode_settings(set)
     require_translations(protocol, translate, words)
-    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
     from cotext.evaluation.statistics.significance import Resampling
     from cotext.evaluation.studies.windows.report import WindowsRequest, report_windows
     from cotext.runtime.progress import meter

@@ -105,7 +105,7 @@ def cxmi(
     decode = decode_settings(set)
     require_translations(protocol, translate)
     part = shard_of(shard, out)
-    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
     from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
     from cotext.evaluation.studies.context.context_shards import COMMAND, cxmi_shard
     from cotext.evaluation.studies.context.context_use import CONDITIONS
@@ -165,7 +165,7 @@ def profile(
 ) -> None:
     """Measure translation quality by position in the document and by document length."""
     from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
     from cotext.evaluation.metrics.profile import TITLES, by_length, by_position, render_profile
 
     with output(out, [*hypothesis, reference]):

@@ -76,8 +76,8 @@ def leaderboard(
     if comet is None and (comet_context is not None or comet_python is not None):
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")
-    from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.evaluation.metrics.comet import Comet, find_python
+    from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
     from cotext.evaluation.studies.leaderboard.measure import (
         LeaderboardRequest,
         make_leaderboard,

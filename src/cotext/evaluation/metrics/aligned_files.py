@@ -11,7 +11,7 @@ from cotext.data.formats.records import Side
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt import in_order
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.bleu import check_correspondence
+from cotext.evaluation.metrics.interface import Texts, check_correspondence
 from cotext.runtime.errors import CotextError
 
 
@@ -174,15 +174,6 @@ class ParagraphCounts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Translations by system, references and source (empty if there is none), whose documents correspond."""
-
-    systems: dict[str, list[Document]]
-    references: list[list[Document]]
-    source: list[Document]
-
-
 def split_paragraphs(
     texts: Texts, splitter: Splitter, source_splitter: Splitter
 ) -> tuple[Texts, ParagraphCounts]:
@@ -207,14 +198,6 @@ def split_paragraphs(
                 side += each
         for documents_of_side, document, side in zip(found, documents, lines, strict=True):
             documents_of_side.append(Document(document.id, tuple(side)))
-    return _like(texts, found), counts
-
-
-def _like(texts: Texts, sides: Sequence[list[Document]]) -> Texts:
-    systems: Mapping[str, list[Document]] = dict(zip(texts.systems, sides, strict=False))
-    first = len(systems)
-    return Texts(
-        dict(systems),
-        list(sides[first : first + len(texts.references)]),
-        sides[-1] if texts.source else [],
-    )
+    first, last = len(texts.systems), len(texts.systems) + len(texts.references)
+    systems = dict(zip(texts.systems, found[:first], strict=True))
+    return Texts(systems, found[first:last], found[last] if texts.source else []), counts

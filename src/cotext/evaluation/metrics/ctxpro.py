@@ -16,9 +16,9 @@ import numpy as np
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.bleu import Measurement, Score
 from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
+from cotext.evaluation.metrics.interface import Measurement, Score
+from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -124,7 +124,7 @@ class FormsFound:
     def measurement(self) -> Measurement:
         """The accuracy as a score with its counts, for tables and paired tests."""
         counts = np.array([(float(right), 1.0) for right in self.right])
-        statistics = Statistics(counts, np.array(self.documents), "sentence", _share)
+        statistics = Statistics(counts, np.array(self.documents), "sentence", share(0, 1))
         score = Score(
             protocol="ctxpro",
             title="ctxPro",
@@ -216,8 +216,3 @@ def _as_dict(accuracy: Accuracy) -> dict[str, Any]:
         "correct": accuracy.correct,
         "total": accuracy.total,
     }
-
-
-def _share(sums: Floats) -> Floats:
-    shares: Floats = 100.0 * sums[:, 0] / np.maximum(sums[:, 1], 1.0)
-    return shares

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import Measurement
 from cotext.evaluation.metrics.error_alignment import ErrorAlignment, align_by_error
+from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.metrics.token_cuts import (
     Cutter,
     CutText,

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cotext.evaluation.metrics.bleu import Score
+from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.significance import (
     Resampling,
     bootstrap_scores,

@@ -65,6 +65,16 @@ class Statistics:
         return summed, "document"
 
 
+def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
+    """The score that is one column over another, times `scale`; 0 where the other is empty."""
+
+    def score(sums: Floats) -> Floats:
+        shares: Floats = scale * sums[:, part] / np.maximum(sums[:, whole], 1.0)
+        return shares
+
+    return score
+
+
 def sum_scorer(metric: CorpusMetric) -> SumScorer:
     """The vectorised formula of a metric, with the metric's own settings."""
     if isinstance(metric, BLEU):

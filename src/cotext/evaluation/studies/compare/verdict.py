@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
+from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.seeds import Spread
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
 from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, SeedFigure
@@ -273,8 +274,7 @@ def _outcome(found: RunComparison, each: TestedScore) -> str:
         return f"too few documents ({test.units}) for a significant difference from {first}"
     if each.against_first.p_corrected >= SIGNIFICANT:
         return f"no significant difference from {first}"
-    lower_is_better = each.score.protocol == "ter"
-    better = (each.against_first.difference > 0) != lower_is_better
+    better = (each.against_first.difference > 0) != is_lower_better(each.score.protocol)
     return f"significantly {'better' if better else 'worse'} than {first}"
 
 

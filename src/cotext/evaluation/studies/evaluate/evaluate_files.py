@@ -8,17 +8,16 @@ from typing import Any, Protocol
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
 from cotext.evaluation.metrics.aligned_files import Texts, name_systems, read_aligned, split_paragraphs
-from cotext.evaluation.metrics.bleu import (
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
+from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
+from cotext.evaluation.metrics.interface import (
     DEFAULT_PROTOCOLS,
     Measurement,
     Score,
     find_protocol,
     render_scores,
 )
-from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
-from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
-from cotext.evaluation.metrics.length_buckets import by_length
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
     AlignmentReports,
@@ -185,7 +184,11 @@ def evaluate_files(
     named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
     whole, alignment = _read(named, references, source, format, target_language, realign)
-    units, beside, by = whole, _spacing(words, whole), ""
+    units, by = whole, ""
+    beside: dict[str, Beside] = {}
+    # Nothing else makes sides alike of which one is tokenised.
+    if words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
+        beside["spacing"] = spacing
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -197,19 +200,12 @@ def evaluate_files(
         measured = _with(measured, more)
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        beside |= by_length(more, comet, units.source)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
     if alignment:
         measured, beside["realign"] = _signed(measured, alignment)
     scores = {name: [each.score for each in found] for name, found in measured.items()}
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
     return Evaluation(named, tuple(references), scores, tests, beside)
-
-
-def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
-    """What is told of sides of which one is tokenised and the other is not, if nothing makes them alike."""
-    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
-    return {} if found is None else {"spacing": found}
 
 
 def _checked(
@@ -309,7 +305,7 @@ def _measure_units(
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
-        found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
+        found = measure_words(words, texts, [protocol], target_language)
         for name, [each] in found.items():
             measured[name].append(_split_by(each, by) if sentences else each)
     return measured

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import require_different
-from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.interface import find_protocol, metrics
 from cotext.evaluation.metrics.mbr import (
     Decision,
     DocumentRisk,
@@ -26,14 +24,19 @@ from cotext.evaluation.metrics.mbr import (
     pair_utilities,
     pooled,
 )
-from cotext.evaluation.statistics.sufficient_statistics import Floats, pair_counts, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 Level = Literal["sentence", "document"]
-UTILITIES = ("chrf", "bleu", "comet")
 LEVELS: tuple[Level, ...] = ("sentence", "document")
 WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "scores")
+
+
+def utilities() -> list[str]:
+    """The metrics that agreement can be measured by: COMET, and those that say so; `bleu` is s-bleu."""
+    named = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
+    return [*named, "bleu", "comet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class MbrSettings:
 
     def __post_init__(self) -> None:
         for option, value, known in (
-            ("utility", self.utility, UTILITIES),
+            ("utility", self.utility, utilities()),
             ("level", self.level, LEVELS),
             ("probabilities", self.probabilities, WEIGHTINGS),
         ):
@@ -205,11 +208,9 @@ def _by_counts(
     pools: Sequence[Sequence[Pool]], settings: MbrSettings, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
     """The decisions by a metric of sacrebleu for every document, and its signature."""
-    protocol = PROTOCOLS["s-bleu" if settings.utility == "bleu" else "chrf"]
-    metric = build_metric(protocol, settings.target_language, effective_order=True)
-    assert isinstance(metric, BLEU | CHRF)
-    metric.num_refs = 1  # of every pair, for the signature
-    counts, score = pair_counts(metric), sum_scorer(metric)
+    metric = find_protocol("s-bleu" if settings.utility == "bleu" else settings.utility)
+    utility = metric.utility(settings.target_language)
+    counts, score = utility.counts, utility.score
     risk = DocumentRisk(counts, score, settings.samples, settings.seed)
     decisions = []
     for own in pools:
@@ -218,7 +219,7 @@ def _by_counts(
         else:
             decisions.append(decide_sentences(own, [pair_utilities(counts, score, p.texts) for p in own]))
         on_sentences(len(own))
-    return decisions, str(metric.get_signature())
+    return decisions, utility.signature
 
 
 def _by_comet(

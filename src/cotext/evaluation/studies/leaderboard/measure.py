@@ -11,8 +11,15 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, Measurement, Score, find_protocol, measure
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.interface import (
+    DEFAULT_PROTOCOLS,
+    Measurement,
+    Score,
+    find_protocol,
+    is_lower_better,
+    measure,
+)
 from cotext.evaluation.metrics.profile import LENGTHS, Bucket
 from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
 from cotext.evaluation.statistics.significance import (
@@ -71,9 +78,6 @@ def _shuffled(document: Document, generator: random.Random) -> Document:
     return Document(document.id, tuple(sentences))
 
 
-LOWER_IS_BETTER: Final = frozenset({"ter"})
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A system in a ranking.
@@ -96,7 +100,7 @@ class Place:
 
 def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
     """The systems, the best first; equals in the order given."""
-    sign = 1 if protocol in LOWER_IS_BETTER else -1
+    sign = 1 if is_lower_better(protocol) else -1
     return sorted(scores, key=lambda name: sign * scores[name])
 
 
@@ -119,7 +123,7 @@ def _better(test: PairedTest | None, protocol: str) -> set[tuple[str, str]]:
     pairs = set()
     for each in test.comparisons if test is not None else ():
         if each.p_corrected < SIGNIFICANT and each.difference:
-            up = (each.difference > 0) != (protocol in LOWER_IS_BETTER)
+            up = (each.difference > 0) != is_lower_better(protocol)
             pairs.add((each.system, each.baseline) if up else (each.baseline, each.system))
     return pairs
 
@@ -327,7 +331,7 @@ def _measured(
     on_comet: Progress | None,
 ) -> dict[str, list[Measurement]]:
     language = request.target_language
-    found = measure(texts, references, request.protocols, target_language=language)
+    found = measure(texts, references, request.protocols, target_language=language, source=source)
     if request.comet is None:
         return found
     more = measure_comet(request.comet, texts, source, references, on_comet)

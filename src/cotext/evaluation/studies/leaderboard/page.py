@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
+from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.profile import TITLES
 from cotext.evaluation.metrics.realign import document_lines
 from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
@@ -19,7 +20,7 @@ from cotext.evaluation.studies.leaderboard.measure import (
 from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, table, whole_page
-from cotext.runtime.tables import render_p
+from cotext.runtime.tables import listed, render_p
 
 _PLOTTED = 4  # systems that a plot tells apart by marker and line
 _COLUMNS = 10  # of differences that fit on a screen and on paper
@@ -95,9 +96,10 @@ def _ranking(found: Leaderboard) -> str:
 def _caption(found: Leaderboard) -> str:
     scored = found.systems[0].intervals_95[found.ranking] is not None
     intervals = " With 95 % intervals by bootstrap over documents." if scored else ""
-    lower = [score.title for score in found.systems[0].scores if score.protocol == "ter"]
+    lower = [score.title for score in found.systems[0].scores if is_lower_better(score.protocol)]
+    direction = f" {escape(listed(lower))}: lower is better." if lower else ""
     return (
-        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{' TER: lower is better.' if lower else ''} "
+        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{direction} "
         "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
         "the reference."
     )

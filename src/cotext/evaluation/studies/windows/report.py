@@ -23,7 +23,7 @@ from cotext.data.batch import Batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
-from cotext.evaluation.metrics.bleu import Measurement, find_protocol
+from cotext.evaluation.metrics.interface import Measurement, Texts, find_protocol
 from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
@@ -458,7 +458,8 @@ def _translated(
     written = [found[index].document for index in range(len(sources))]
     references = [Document(d.id, d.target) for d in documents]
     language = opened.languages.target or None
-    [scores] = measure_words(words, {"": written}, [references], request.protocols, language).values()
+    texts = Texts({"": written}, [references], sources)
+    [scores] = measure_words(words, texts, request.protocols, language).values()
     return tuple(scores)
 
 
