@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, get_args
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
@@ -193,9 +193,89 @@ class Accuracy:
         }
 
 
+class AsDict(Protocol):
+    """Figures that go to a JSON file."""
+
+    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+Figures = TypeVar("Figures", bound=AsDict)
+Outcome = TypeVar("Outcome")
+
+
 @dataclass(frozen=True, slots=True)
-class ContrastiveReport:
-    """Accuracy over a suite and over its groups; groups without an example are left out.
+class GroupedReport(Generic[Figures]):
+    """Figures over a suite and over its groups; groups without an example are left out."""
+
+    signature: str
+    overall: Figures
+    by_phenomenon: dict[str, Figures]
+    by_distance: dict[str, Figures]
+    by_tag: dict[str, dict[str, Figures]]
+
+    def groups_as_dict(self) -> dict[str, Any]:
+        """The figures of all groups, for a JSON file."""
+        by_tag = {
+            tag: {value: each.as_dict() for value, each in of.items()} for tag, of in self.by_tag.items()
+        }
+        return {
+            "signature": self.signature,
+            "overall": self.overall.as_dict(),
+            "by_phenomenon": {name: each.as_dict() for name, each in self.by_phenomenon.items()},
+            "by_distance": {name: each.as_dict() for name, each in self.by_distance.items()},
+            "by_tag": by_tag,
+        }
+
+    def named_groups(self) -> list[tuple[str, Figures]]:
+        """All groups with their names, as in "distance 1"."""
+        groups = [("all", self.overall)]
+        groups += [(f"phenomenon {name}", each) for name, each in self.by_phenomenon.items()]
+        groups += [(f"distance {name}", each) for name, each in self.by_distance.items()]
+        for tag, values in self.by_tag.items():
+            groups += [(f"{tag} {value}", each) for value, each in values.items()]
+        return groups
+
+
+def grouped(
+    judged: Sequence[tuple[ContrastiveExample, Outcome]], figures: Callable[[Sequence[Outcome]], Figures]
+) -> tuple[Figures, dict[str, Figures], dict[str, Figures], dict[str, dict[str, Figures]]]:
+    """Figures of all judged examples, and by phenomenon, distance and tag; in order of first occurrence."""
+
+    def by(label: Callable[[ContrastiveExample], str | None]) -> dict[str, Figures]:
+        groups: dict[str, list[Outcome]] = {}
+        for example, outcome in judged:
+            if (name := label(example)) is not None:
+                groups.setdefault(name, []).append(outcome)
+        return {name: figures(members) for name, members in groups.items()}
+
+    def value_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
+        return lambda example: example.tags.get(tag)
+
+    by_distance = by(lambda example: distance_bucket(example.distance))
+    tags = dict.fromkeys(tag for example, _ in judged for tag in example.tags)
+    return (
+        figures([outcome for _, outcome in judged]),
+        by(lambda example: example.phenomenon),
+        {bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
+        {tag: by(value_of(tag)) for tag in tags},
+    )
+
+
+def signed(parts: Mapping[str, str], recipe: Mapping[str, str] | None) -> str:
+    """A signature of `key:value` parts; CotextError for a recipe entry that cannot be part of it."""
+    entries = dict(parts)
+    for key, value in (recipe or {}).items():
+        if key in entries or key == "version" or "|" in key + value:
+            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
+        entries[key] = value
+    return "|".join(
+        f"{key}:{value}" for key, value in {**entries, "version": f"cotext-{__version__}"}.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastiveReport(GroupedReport[Accuracy]):
+    """Accuracy over a suite and over its groups.
 
     `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent where the suite knows the distances
     they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the
@@ -204,11 +284,6 @@ class ContrastiveReport:
     documents: for paired tests. `readings`: what was decided in other contexts, where that was asked for.
     """
 
-    signature: str
-    overall: Accuracy
-    by_phenomenon: dict[str, Accuracy]
-    by_distance: dict[str, Accuracy]
-    by_tag: dict[str, dict[str, Accuracy]]
     aggregates: dict[str, float]
     undecidable: int
     examples: tuple[str, ...]
@@ -223,14 +298,7 @@ class ContrastiveReport:
         """
         share = len(set(self.documents)) < len(self.documents)
         return {
-            "signature": self.signature,
-            "overall": self.overall.as_dict(),
-            "by_phenomenon": {name: each.as_dict() for name, each in self.by_phenomenon.items()},
-            "by_distance": {name: each.as_dict() for name, each in self.by_distance.items()},
-            "by_tag": {
-                tag: {value: each.as_dict() for value, each in values.items()}
-                for tag, values in self.by_tag.items()
-            },
+            **self.groups_as_dict(),
             "aggregates_percent": dict(self.aggregates),
             "undecidable": self.undecidable,
             "decisions": {
@@ -280,18 +348,20 @@ def contrastive_accuracy(
         by_context = {"true": scores, **controls}
         readings = _readings(suite, by_context, {kind: judge(each) for kind, each in by_context.items()})
     judged = [
-        _Judged(example, decision, choice_of(example))
+        (example, _Judged(len(example.candidates), decision, choice_of(example)))
         for example, decision in zip(suite.examples, decisions, strict=True)
     ]
-    by_distance = _grouped(judged, lambda example: distance_bucket(example.distance))
-    tags = dict.fromkeys(tag for example in suite.examples for tag in example.tags)
+    overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
     return ContrastiveReport(
         signature=signature,
-        overall=_accuracy(judged),
-        by_phenomenon=_grouped(judged, lambda example: example.phenomenon),
-        by_distance={bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
+        overall=overall,
+        by_phenomenon=by_phenomenon,
+        by_distance=by_distance,
         # A tag may tell the form: nothing is to be balanced then.
-        by_tag={tag: _grouped(judged, _tag_of(tag), balanced=False) for tag in tags},
+        by_tag={
+            tag: {value: replace(each, balanced=None) for value, each in values.items()}
+            for tag, values in by_tag.items()
+        },
         aggregates=distance_aggregates(
             {bucket: (each.percent, each.total) for bucket, each in by_distance.items()}
         ),
@@ -334,12 +404,8 @@ def contrastive_signature(
     for name, rule, known in (("tie", tie, get_args(TieRule)), ("score", score, get_args(ScoreRule))):
         if rule not in known:
             raise CotextError(f"unknown {name} rule {rule!r}; choose one of {', '.join(known)}")
-    parts: dict[str, str] = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
-    for key, value in (recipe or {}).items():
-        if key in parts or key == "version" or "|" in key + value:
-            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
-        parts[key] = value
-    return "|".join(f"{key}:{value}" for key, value in {**parts, "version": f"cotext-{__version__}"}.items())
+    parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
+    return signed(parts, recipe)
 
 
 def decide(
@@ -392,13 +458,9 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
     return aggregates
 
 
-def render_table(report: ContrastiveReport, tags: Sequence[str] | None = None) -> str:
-    """Lay a report out as plain text; `tags` chooses the tags to list, all of them when None."""
-    groups: list[tuple[str, Accuracy]] = [("all", report.overall)]
-    groups += [(f"phenomenon {name}", each) for name, each in report.by_phenomenon.items()]
-    groups += [(f"distance {name}", each) for name, each in report.by_distance.items()]
-    for tag in report.by_tag if tags is None else tags:
-        groups += [(f"{tag} {value}", each) for value, each in report.by_tag.get(tag, {}).items()]
+def render_table(report: ContrastiveReport) -> str:
+    """Lay a report out as plain text."""
+    groups = report.named_groups()
     width = max(len(name) for name, _ in groups)
     lines = [f"{'':{width}}  accuracy   95 % interval   balanced    chance      n   ties"]
     for name, each in groups:
@@ -437,7 +499,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    example: ContrastiveExample
+    candidates: int
     decision: Decision
     choice: CandidateSet
 
@@ -448,26 +510,9 @@ def _accuracy(judged: Sequence[_Judged]) -> Accuracy:
         correct=sum(each.decision.right for each in judged),
         total=len(judged),
         ties=sum(each.decision.tied for each in judged),
-        chance=sum(1 / len(each.example.candidates) for each in judged) / len(judged),
+        chance=sum(1 / each.candidates for each in judged) / len(judged),
         balanced=sum(weight for weight, each in zip(weights, judged, strict=True) if each.decision.right),
     )
-
-
-def _grouped(
-    judged: Sequence[_Judged], label: Callable[[ContrastiveExample], str | None], balanced: bool = True
-) -> dict[str, Accuracy]:
-    """Accuracy of each label, in order of first occurrence; examples labelled None take no part."""
-    groups: dict[str, list[_Judged]] = {}
-    for each in judged:
-        name = label(each.example)
-        if name is not None:
-            groups.setdefault(name, []).append(each)
-    found = {name: _accuracy(members) for name, members in groups.items()}
-    return found if balanced else {name: replace(each, balanced=None) for name, each in found.items()}
-
-
-def _tag_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
-    return lambda example: example.tags.get(tag)
 
 
 def _weighted(parts: Iterable[tuple[float, int]]) -> float:

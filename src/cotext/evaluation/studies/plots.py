@@ -475,23 +475,6 @@ def lines_of_systems(
         return figure
 
 
-def two_over_settings(settings: Sequence[str], x_label: str, lines: Mapping[str, Sequence[float]]) -> Figure:
-    """Two figures of the same systems, each on an axis of its own, over what sets the systems apart."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
-        left = figure.add_subplot()
-        right = left.twinx()
-        right.grid(False)
-        right.spines["right"].set_visible(True)
-        for number, (axes, (name, values)) in enumerate(zip((left, right), lines.items(), strict=True)):
-            colour, marker = _picture_mark(number)
-            axes.plot(range(len(values)), values, color=colour, marker=marker, markersize=6, linewidth=2)
-            axes.set_ylabel(name, color=colour)
-        left.set_xticks(range(len(settings)), settings)
-        left.set_xlabel(x_label)
-        return figure
-
-
 def _distance_line(
     axes: Any, accuracy: Mapping[int, Measured], label: str | None, line: Mapping[str, Any]
 ) -> None:

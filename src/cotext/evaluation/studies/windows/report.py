@@ -267,8 +267,6 @@ def _of_attention(maps: Mapping[str, SentenceMap]) -> dict[str, float]:
 
 Lines = dict[str, tuple[list[int], list[float]]]  # by name, x and y
 LOSS_PICTURE, SIZE_PICTURE = "loss-by-sentence.png", "by-context-size.png"
-DISCOUNT_PICTURE = "by-discount.png"
-LEAST_DISCOUNTS = 3  # that make a picture: of two, the table says it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,19 +480,8 @@ def _tests(measured: Sequence[MeasuredWindows], resampling: Resampling) -> dict[
     return found
 
 
-def _by_discount(measured: Sequence[MeasuredWindows]) -> list[MeasuredWindows]:
-    """Runs in windows as in training, by falling discount; none where something else sets them apart, too."""
-    trained = [each for each in measured if each.figures.before == each.figures.trained > 0]
-    configs = [each.config for each in trained]
-    discounts = {config.loss.context_discount for config in configs}
-    alike = all((c.model, c.view) == (configs[0].model, configs[0].view) for c in configs)
-    if not alike or not LEAST_DISCOUNTS <= len(discounts) == len(trained):
-        return []
-    return sorted(trained, key=lambda each: -each.config.loss.context_discount)
-
-
 def _draw(report: WindowsReport, out: Path) -> None:
-    from cotext.evaluation.studies.plots import lines_of_systems, two_over_settings
+    from cotext.evaluation.studies.plots import lines_of_systems
 
     names = list(dict.fromkeys(each.name for each in report.measured))
     by_place: Lines = {}
@@ -512,17 +499,6 @@ def _draw(report: WindowsReport, out: Path) -> None:
         pictures.append((SIZE_PICTURE, by_size, "sentences of context in the window", what))
     for file, lines, x_label, y_label in pictures:
         _save(lines_of_systems(lines, x_label, y_label), out / file)
-    if discounted := _by_discount(report.measured):
-        labels = {
-            "loss": "loss of the current sentence, nats a token",
-            "share": "attention on the current sentence",
-        }
-        found = {
-            label: [each.figures.statistics(name).score for each in discounted]
-            for name, label in labels.items()
-        }
-        settings = [f"{each.config.loss.context_discount:g}" for each in discounted]
-        _save(two_over_settings(settings, "context discount", found), out / DISCOUNT_PICTURE)
 
 
 def _save(figure: "Figure", path: Path) -> None:
