@@ -21,7 +21,7 @@ from pathlib import Path
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.metrics.realign import AlignmentReport, realign
 from cotext.evaluation.metrics.token_cuts import Cutter
 from cotext.runtime.tables import render_rows

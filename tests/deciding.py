@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.evaluation.metrics.readings import CONTEXTS, Reading, Readings
+from cotext.evaluation.metrics.contrastive import CONTEXTS, Reading, Readings
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 
 FORMS = ("er", "sie", "es")

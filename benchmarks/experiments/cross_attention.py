@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cotext.data.build import build_view, special_symbols
 from cotext.data.sampling import ordered_batches
-from cotext.evaluation.studies.attention.attention import attention_spread
+from cotext.evaluation.studies.attention.sentence_maps import attention_spread
 from cotext.models.checkpoint import load_run
 from cotext.training.prepared_data import open_data
 

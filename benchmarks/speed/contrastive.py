@@ -19,7 +19,7 @@ from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.evaluation.studies.contrastive.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.evaluation.studies.contrastive.contrastive import ForeignSentences, score_in_contexts
 from cotext.models.build import build_model
 from cotext.runtime.timing import Way, in_turn, spread
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates

@@ -20,7 +20,7 @@ from benchmarks.speed.harness import table
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.studies.contrastive.contrastive import run_suite
 from cotext.models.interface import Model
 from cotext.models.precision import halved, quantised

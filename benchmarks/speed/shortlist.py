@@ -27,7 +27,7 @@ from benchmarks.speed.systems import Numerals, config_of, random_documents, rand
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.shortlist import FREQUENT, Shortlist
-from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.interface import evaluate
 from cotext.models.precision import LEAST, quantised
 from cotext.runtime.timing import Clock, in_turn
 from cotext.translation.open import open_run

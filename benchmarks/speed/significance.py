@@ -17,7 +17,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import measure
+from cotext.evaluation.metrics.interface import measure
 from cotext.evaluation.statistics.significance import Resampling, paired_test
 
 

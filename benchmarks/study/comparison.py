@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.formats import read_documents
-from cotext.evaluation.metrics.bleu import measure
-from cotext.evaluation.statistics.flips import flipped_sums
+from cotext.evaluation.metrics.interface import measure
 from cotext.evaluation.statistics.seeds import (
     Difference,
     Spread,
@@ -21,10 +20,9 @@ from cotext.evaluation.statistics.seeds import (
     compare_scores,
     corrected,
 )
-from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.statistics.significance import Resampling, flipped_sums
 from cotext.evaluation.statistics.sufficient_statistics import Statistics
-from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
-from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES
+from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, Decisions, read_decisions
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json, read_text
 

@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.study.comparison import Comparison, ContextAdds
 from cotext.data.detokenise import SUFFIX
-from cotext.evaluation.statistics.flips import SIGNIFICANT
 from cotext.evaluation.statistics.seeds import Difference, Spread
-from cotext.evaluation.statistics.significance import holm
+from cotext.evaluation.statistics.significance import SIGNIFICANT, holm
 from cotext.runtime.files import replacing
 from cotext.runtime.tables import listed
 

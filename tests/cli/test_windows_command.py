@@ -1,20 +1,13 @@
 """`cotext windows` on the command line."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 from command_line import World, cotext, succeed
-from matplotlib.figure import Figure
-from tiny_runs import train_here, write_run
+from tiny_runs import train_here
 
-from cotext.config.recipe import load_config, parse_config
-from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies import pictures
-from cotext.evaluation.studies.pictures import two_over_settings
-from cotext.models.checkpoint import load_weights, save_model
+from cotext.config.recipe import parse_config
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -91,46 +84,3 @@ def test_runs_are_compared_at_every_size(world: World, base: Path, tmp_path: Pat
     )
     assert "sentencepiece, has no words" in refused.err
     assert not (tmp_path / "v").exists() or not list((tmp_path / "v").iterdir())
-
-
-def test_loss_and_share_over_context_discounts(
-    world: World, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A picture where discounts set three runs apart; the figures are those of the table."""
-    tokenizer = load_tokenizer(world.folder / "data" / "tokenizer")
-    drawn: list[tuple[Sequence[str], Mapping[str, Sequence[float]]]] = []
-
-    def draw(settings: Sequence[str], x_label: str, lines: Mapping[str, Sequence[float]]) -> Figure:
-        drawn.append((settings, lines))
-        return two_over_settings(settings, x_label, lines)
-
-    monkeypatch.setattr(pictures, "two_over_settings", draw)
-    recipe = "focused-concatenation/s2to2-cd"
-    small = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.decoder_layers=1"]
-    runs = {}
-    for discount in (0.01, 1, 0.5):
-        config = load_config(recipe, None, [*small, f"loss.context_discount={discount}"])
-        runs[discount] = write_run(tmp_path / f"cd-{discount}", config, tokenizer)
-        model = runs[discount] / "model.safetensors"
-        weights = {name: (1 + discount) * tensor for name, tensor in load_weights(model).items()}
-        save_model(model, weights, config, tokenizer.fingerprint, [1])
-    files = ["--source", world.folder / "test.en", "--target", world.folder / "test.de", "--samples", 100]
-    asked = ["windows", *runs.values(), base, *files, "--out", tmp_path / "w", "--json"]
-    found = {each["name"]: each for each in json.loads(succeed(*asked).out)["systems"]}
-    assert [each["context_discount"] for each in found.values()] == [0.01, 1.0, 0.5, 1.0]
-    assert len({each["figures"]["share"] for each in found.values()}) == 4
-    # The run of single sentences has no context to discount.
-    [(settings, lines)] = drawn
-    assert settings == ["1", "0.5", "0.01"]
-    for name, values in zip(("loss", "share"), lines.values(), strict=True):
-        assert values == [found[f"cd-{discount}"]["figures"][name] for discount in (1, 0.5, 0.01)]
-    assert (tmp_path / "w" / "by-discount.png").read_bytes().startswith(PNG)
-    # Not of windows of another size, nor of runs that have one discount or differ in something else.
-    succeed(*asked, "--before", 0, "--out", tmp_path / "other")
-    again = copytree(runs[1], tmp_path / "again")
-    settings = [*small, "loss.context_discount=0.1", "model.encoder_layers=1"]
-    smaller = write_run(tmp_path / "smaller", load_config(recipe, None, settings), tokenizer)
-    for further in (again, smaller):
-        succeed("windows", *runs.values(), further, *files, "--out", tmp_path / "other")
-    assert len(drawn) == 1
-    assert not (tmp_path / "other" / "by-discount.png").exists()

@@ -14,10 +14,14 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
-from cotext.evaluation.studies.attention.attention import attention_spread
-from cotext.evaluation.studies.attention.attention_of_document import document_attention
-from cotext.evaluation.studies.attention.gates import AtDistance, GateOpenness
-from cotext.evaluation.studies.attention.sentence_maps import average_by_kind, sentence_maps
+from cotext.evaluation.studies.attention.report import document_attention
+from cotext.evaluation.studies.attention.sentence_maps import (
+    AtDistance,
+    GateOpenness,
+    attention_spread,
+    average_by_kind,
+    sentence_maps,
+)
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout

@@ -10,7 +10,7 @@ from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
-from cotext.evaluation.metrics.bleu import Score
+from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.studies.compare.against_papers import (
     EvaluatedOn,
     PublishedComparison,

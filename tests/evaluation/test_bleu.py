@@ -7,15 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import (
+from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
+from cotext.evaluation.metrics.interface import (
     DEFAULT_PROTOCOLS,
-    PROTOCOLS,
     Score,
-    build_metric,
     evaluate,
     find_protocol,
     measure,
-    piece_sizes,
     render_scores,
 )
 from cotext.runtime.errors import CotextError

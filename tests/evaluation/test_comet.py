@@ -456,26 +456,6 @@ def test_evaluate(python: Path, files: Path) -> None:
     assert scores["doc-comet"]["value"] == pytest.approx(63.3333, abs=1e-4)
 
 
-def test_evaluate_shows_learned_metrics_by_length(python: Path, files: Path) -> None:
-    model = checkpoint(files / "qe", class_identifier="referenceless_regression_metric")
-    options = ["--source", files / "source", "--comet", model, "--comet-python", python]
-    lower = [replace(d, sentences=tuple(s.lower() for s in d.sentences)) for d in OURS]
-    write_documents(files / "ours", lower, "jsonl")
-    options += ["--comet-slide", "2", "--comet-stride", "2"]
-    shown = succeed(*command(files, *options)).out
-    assert "COMET by source words" in shown
-    assert "SLIDE by source words" in shown
-    report = json.loads(succeed(*command(files, *options, "--json")).out)
-    # Scores 1/2, 1, 2/3; 1, 0 of sentences with 2, 1, 3; 2, 1 words.
-    by_length = report["comet_by_length"]
-    assert by_length["buckets"] == ["1-10"]
-    assert by_length["segments"] == [5]
-    assert by_length["scores"]["ours"] == [pytest.approx(100 * (1 / 2 + 1 + 2 / 3 + 1 + 0) / 5)]
-    ranks = np.corrcoef([2, 4.5, 3, 4.5, 1], [3.5, 1.5, 5, 3.5, 1.5])[0, 1]
-    assert by_length["rank_correlation"]["ours"] == pytest.approx(ranks)
-    assert report["slide_by_length"]["segments"] == [3]  # two windows of the one document, one of the other
-
-
 def test_signatures_that_differ_stand_under_their_systems(python: Path, files: Path) -> None:
     long = [replace(d, sentences=(f"{d.sentences[0]} {'x ' * 20}", *d.sentences[1:])) for d in OURS]
     write_documents(files / "long", long, "jsonl")

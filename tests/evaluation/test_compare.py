@@ -18,17 +18,21 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.readings import Reading, Readings
+from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
-from cotext.evaluation.studies.compare.gains import context_gains
 from cotext.evaluation.studies.compare.job import name_runs
-from cotext.evaluation.studies.compare.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
-from cotext.evaluation.studies.compare.page import render_comparison
+from cotext.evaluation.studies.compare.measured import (
+    CorpusCxmi,
+    DocumentCxmi,
+    EvaluationSet,
+    MeasuredRun,
+    context_gains,
+)
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.report import as_latex, as_text, render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.compare.tables import as_latex, as_text
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions
@@ -215,8 +219,8 @@ def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
 def test_nothing_is_bold_that_is_not_significant(usual: RunComparison) -> None:
     page = render_comparison(usual)
     cells = re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>([^<]*)</b>", page)
-    # The cell that shows it, and the five conditions of the group.
-    assert sorted(cells) == sorted(["95.0", "95.0", "95.0", "50.0", "50.0", "+0.000"])
+    # The cell that shows it, the five conditions of the group, and the difference from the first.
+    assert sorted(cells) == sorted(["95.0", "95.0", "95.0", "50.0", "50.0", "+0.000", "+45.0"])
     assert not re.search(r"\.window[^}]*font-weight", page)
 
 
@@ -244,8 +248,7 @@ def test_the_case_of_the_dashes() -> None:
         "because of its context." in said(found)
     )
     assert [row.verdict for row in found.rows] == ["use not significant"]
-    page = render_comparison(found)
-    assert "<td>not significant</td>" in page
+    assert "<td>use not significant</td>" in render_comparison(found)
 
 
 def test_one_that_uses_context_stands_beside_the_dashes() -> None:
@@ -464,7 +467,7 @@ def test_losses_of_current_over_context_sentences(usual: RunComparison) -> None:
     ]
     made = {SUITE.name: SUITE}
     found = compare_runs(systems, None, made, protocols=["s-bleu"], resampling=DRAWS)
-    assert [each.loss_ratio for each in found.systems] == [
+    assert [each.loss_ratio for each in found.runs] == [
         (),
         ((10, 0.75), (20, 2.0)),  # nothing is divided by 0
         ((10, 1.0), (20, 1.5)),
@@ -497,13 +500,13 @@ def test_csv_and_latex(usual: RunComparison) -> None:
     ]
     assert [(e["value"], e["baseline"]) for e in controls[:4]] == [("95.0", "50.0")] * 4
     latex = as_latex(usual)
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 4
     rows = [row for row in latex.splitlines() if row.endswith(r"\\")]
-    assert [row.count("&") for row in rows] == [1] * 3 + [4] * 5 + [8] * 3
-    assert rows[7] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) \\"
+    assert [row.count("&") for row in rows] == [4] * 3 + [5] * 5 + [10] * 3 + [9] * 3
+    assert rows[7] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) & clue not in window \\"
     assert rows[9] == (
-        r"s4to4 & pronoun & 1 & 95.0 & 50.0$^{*}$ & 95.0 (50.0)$^{*}$ & 50.0$^{*}$ & 50.0$^{*}$ & "
-        r"+0.225 (+0.000)$^{*}$ \\"
+        r"s4to4 & pronoun & 1 & 40 & 95.0$^{*}$ & 95.0$^{*}$ & 50.0 & 50.0$^{*}$ & 50.0$^{*}$ & +0.225 & "
+        r"+0.000$^{*}$ \\"
     )
 
 
@@ -664,12 +667,12 @@ def test_controls_are_measured_when_they_are_asked_for(
     (kept,) = (runs[1] / "compared").glob("*.json")
     before = json.loads(kept.read_text())["toy/order"]
     assert "contexts" not in before
-    assert "s2to2\ncontext use" in succeed(*given).out
+    assert "Context use, tested" in succeed(*given).out
     after = json.loads(kept.read_text())["toy/order"]
     assert after.pop("contexts")
     assert after == before
     # Measured once, they are shown without being asked for.
-    assert "s2to2\ncontext use" in succeed(*given, "--no-controls").out
+    assert "Context use, tested" in succeed(*given, "--no-controls").out
 
 
 def test_runs_and_suites_of_other_languages_are_refused(

@@ -14,12 +14,15 @@ from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import contrastive_suites
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.contrastive import ContrastiveReport
-from cotext.evaluation.metrics.readings import CONTEXTS, Readings
+from cotext.evaluation.metrics.contrastive import CONTEXTS, ContrastiveReport, Readings
 from cotext.evaluation.studies.context.context_use import excerpts
-from cotext.evaluation.studies.contrastive import contrastive_contexts as module
-from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite
-from cotext.evaluation.studies.contrastive.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.evaluation.studies.contrastive import contrastive as module
+from cotext.evaluation.studies.contrastive.contrastive import (
+    ForeignSentences,
+    context_window_of,
+    run_suite,
+    score_in_contexts,
+)
 from cotext.evaluation.studies.contrastive.evidence import Evidence, corrected, groups_of, weigh
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet

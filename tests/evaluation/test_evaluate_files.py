@@ -10,7 +10,7 @@ from command_line import World, cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions

@@ -7,11 +7,18 @@ from deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite,
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.evaluation.metrics.forms import balanced_weights, choice_of, forms_of
-from cotext.evaluation.metrics.readings import Readings
+from cotext.evaluation.metrics.contrastive import Readings, balanced_weights, choice_of, forms_of
 from cotext.evaluation.statistics.significance import mcnemar
-from cotext.evaluation.studies.contrastive.evidence import CONDITIONS, Evidence, corrected, groups_of, weigh
-from cotext.evaluation.studies.contrastive.evidence_words import conclusion, legend, render_evidence
+from cotext.evaluation.studies.contrastive.evidence import (
+    CONDITIONS,
+    Evidence,
+    conclusion,
+    corrected,
+    groups_of,
+    legend,
+    render_evidence,
+    weigh,
+)
 
 
 def asked(suite: ContrastiveSuite, readings: Readings | None) -> Evidence:

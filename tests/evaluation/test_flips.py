@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.evaluation.statistics.flips import (
+from cotext.evaluation.statistics.significance import (
     ALL_PATTERNS,
     flipped_counts,
     flipped_sums,
     least_p,
+    mcnemar,
     mcnemar_by_document,
 )
-from cotext.evaluation.statistics.significance import mcnemar
 from cotext.runtime.errors import CotextError
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.contrastive import words_of
 from cotext.evaluation.metrics.generative import generative_accuracy, outcome, render_forms
 from cotext.runtime.errors import CotextError
 

@@ -25,7 +25,7 @@ from tiny_runs import journal, toy_documents
 import cotext as package
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.info.folder import folder_info
-from cotext.evaluation.studies.info.run import RunInfo
+from cotext.evaluation.studies.info.run import Summary, travel_words
 from cotext.models.checkpoint import load_run
 from cotext.runtime.integrity import sealed, unsealed
 
@@ -116,10 +116,7 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
 
 
 def test_another_run_that_writes_the_first_pass_must_travel_too() -> None:
-    found = RunInfo(Path("run"), travels=["model.safetensors"], system={"first_pass": "runs/first"})
-    found.sizes = {"model": 1, "checkpoints": 0, "all": 2, "travels": 1}
-    [line] = [row[1] for row in found._size_rows() if row[0] == "to translate"]
-    assert "and the run runs/first" in line
+    assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
 
 
 def test_a_person_reads_the_same(world: World) -> None:
@@ -241,11 +238,12 @@ def endless(path: Path) -> None:
 def test_damage_is_told_beside_the_rest(copy: Path, name: str, spoil: Callable[[Path], None]) -> None:
     spoil(copy / name)
     found = folder_info(copy / name.partition("/")[0])
+    assert isinstance(found, Summary)
     json.dumps(found.as_dict(), allow_nan=False)
     # Weights are not read; a last report that is cut short is what an interruption leaves.
     silent = [("run/model.safetensors", flip), ("run/metrics.jsonl", cut), ("run/metrics.jsonl", empty)]
     assert found.problems or (name, spoil) in silent
-    assert found.tokenizer or "tokenizer" in name
+    assert found.facts["tokenizer"] or "tokenizer" in name
     shown = succeed("info", copy / name.partition("/")[0]).out
     assert max(map(len, shown.splitlines())) < 800
 

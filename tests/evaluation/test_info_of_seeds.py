@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
-from cotext.evaluation.studies.info.folder import folder_info
+from cotext.evaluation.studies.info.folder import SeedsSummary, folder_info
 from cotext.evaluation.studies.info.run import run_info
-from cotext.evaluation.studies.info.seeds import SeedsInfo
 from cotext.models.run_folder import require_one_run
 from cotext.runtime.errors import CotextError
 
@@ -30,9 +29,9 @@ def copy(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "base"))
 
 
-def summary(folder: Path) -> SeedsInfo:
+def summary(folder: Path) -> SeedsSummary:
     found = folder_info(folder)
-    assert isinstance(found, SeedsInfo)
+    assert isinstance(found, SeedsSummary)
     return found
 
 
@@ -58,7 +57,7 @@ def test_what_seeds_share_is_told_once_and_each_has_its_line(trained: Path) -> N
     table = rows_of_table(shown)
     assert list(table) == ["2", "10"]
     for seed, run in alone.items():
-        best, final = run.scores["best_loss"], run.scores["final"]
+        best, final = run.facts["training"]["best_loss"], run.facts["training"]["final"]
         cells = table[str(seed)]
         assert cells[:4] == ["finished", "6", f"{best['value']:.4g}", str(best["update"])]
         assert cells[6] == f"{final['loss']:.4g}"

@@ -11,17 +11,22 @@ from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
-from cotext.evaluation.metrics.bleu import evaluate, measure
+from cotext.evaluation.metrics.interface import evaluate, measure
 from cotext.evaluation.metrics.profile import by_length
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.ranking import places, ranked
 from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
-from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE, controls
 from cotext.evaluation.studies.leaderboard.measure import (
+    FOREIGN,
+    REFERENCE,
+    SHUFFLED,
+    SOURCE,
     Place,
+    controls,
     lengths_of,
     make_leaderboard,
     output_files,
+    places,
+    ranked,
 )
 from cotext.language_models.translate_file import report_of
 from cotext.runtime.errors import CotextError

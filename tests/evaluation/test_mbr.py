@@ -13,8 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.evaluation.metrics.mbr import DocumentRisk, Pool, decide_sentences, pair_utilities, pooled
-from cotext.evaluation.statistics.pairwise import pair_counts, shared
-from cotext.evaluation.statistics.sufficient_statistics import sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import pair_counts, shared, sum_scorer
 from cotext.runtime.errors import CotextError
 
 WORDS = ["der", "die", "Katze", "Katzen", "sieht", "sieht,", "Hund", ".", "ä", "1,5"]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cotext.evaluation.statistics.flips import mcnemar_by_document
 from cotext.evaluation.statistics.seeds import (
     Difference,
     ScoreTest,
@@ -17,7 +16,7 @@ from cotext.evaluation.statistics.seeds import (
     student_p,
     student_quantile,
 )
-from cotext.evaluation.statistics.significance import Resampling, paired_test
+from cotext.evaluation.statistics.significance import Resampling, mcnemar_by_document, paired_test
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
 
 QUICK = Resampling(samples=200)

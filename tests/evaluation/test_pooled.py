@@ -14,8 +14,13 @@ from cotext.evaluation.metrics.contrastive import (
     contrastive_accuracy,
     render_table,
 )
-from cotext.evaluation.studies.contrastive.decisions import read_decisions
-from cotext.evaluation.studies.contrastive.pooled import documents_of_suites, pool, pooled_aggregates, to_pool
+from cotext.evaluation.studies.contrastive.decisions import (
+    documents_of_suites,
+    pool,
+    pooled_aggregates,
+    read_decisions,
+    to_pool,
+)
 
 # Right decisions of s4to4 + CD on deixis, lexical cohesion, ellipsis (inflection), ellipsis (verb phrase).
 PAPER = {"deixis": (2179, 2500), "lex": (696, 1500), "infl": (405, 500), "vp": (391, 500)}

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies.pictures import probed_by_distance, probed_by_layer
-from cotext.evaluation.studies.probing import classifier
-from cotext.evaluation.studies.probing import probe_runs as probe_module
-from cotext.evaluation.studies.probing.classifier import fit
+from cotext.evaluation.studies.plots import probed_by_distance, probed_by_layer
+from cotext.evaluation.studies.probing import probing as classifier
+from cotext.evaluation.studies.probing import report as probe_module
 from cotext.evaluation.studies.probing.probing import (
     MAX_DISTANCE,
     Split,
@@ -25,11 +24,12 @@ from cotext.evaluation.studies.probing.probing import (
     Tokens,
     draw_pairs,
     encoder_of,
+    fit,
     probe,
     read_states,
     watch,
 )
-from cotext.evaluation.studies.probing.probing_summary import MIN_PAIRS, TaskSummary
+from cotext.evaluation.studies.probing.report import MIN_PAIRS, TaskSummary
 from cotext.layers.blocks import Stack
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.layout import Layout, Packed

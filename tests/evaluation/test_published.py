@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cotext.config.recipe import load_config, recipe_names
-from cotext.evaluation.published import Published, published_papers, published_values, read_paper, tables_of
-from cotext.runtime.errors import CotextError
+from cotext.evaluation.published import Paper, Published, published_papers, published_values
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
 # What a `paper:` line names beside rows: what training starts from has no value of its own.
@@ -179,49 +178,22 @@ def test_values_read_off_the_papers() -> None:
 
 
 def test_settings_stand_apart_from_the_recipe_as_it_is() -> None:
-    assert "Li et al. 2022, table VI" in tables_of("p-transformer/doc")
-    (plain,) = [v for v in tables_of("p-transformer/doc")["Li et al. 2022, table VI"] if v.column == "TED"]
-    assert plain.value == 27.09
-    (changed,) = tables_of("p-transformer/doc", "model.cross.score=content").values()
-    assert [v.value for v in changed] == [0.70, 0.83, 33.67]
-    assert not tables_of("p-transformer/doc", "model.heads=3")
+    of_row = [v for v in published_values() if (v.table, v.column) == ("VI", "TED")]
+    values = {v.setting: v.value for v in of_row if "p-transformer/doc" in v.recipes}
+    assert (values[""], values["model.cross.score=content"]) == (27.09, 0.70)
 
 
-def content(**changes: Any) -> dict[str, Any]:
-    table = {
-        "table": "1",
-        "columns": [{"name": "BLEU", "test": "t", "measure": "m"}],
-        "rows": [{"row": "base", "values": [1.0]}],
-    }
-    return {
-        "paper": "Doe et al. 2020",
-        "title": "A paper",
-        "tests": {"t": {"direction": "en-de", "corpus": "TED"}},
-        "measures": {"m": {"title": "BLEU", "protocol": "not told", "here": "s-bleu"}},
-        "links": {"base": ["mcn/sent"]},
-        "tables": [{**table, **changes.pop("table", {})}],
-        **changes,
-    }
-
-
-def test_a_file_that_is_sound() -> None:
-    assert read_paper(content(), "doe.yaml").tables[0].rows[0].values == (1.0,)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"colour": "red"}, "colour"),
-        ({"paper": "Doe"}, "paper"),
-        ({"table": {"rows": [{"row": "base", "values": [1.0, 2.0]}]}}, "2 values for 1 columns"),
-        ({"table": {"rows": [{"row": "base", "values": ["n.a."]}]}}, "number"),
-        ({"table": {"rows": [{"row": "base", "values": [1.0]}] * 2}}, "row 'base' is given twice"),
-        ({"table": {"columns": [{"name": "B", "test": "u", "measure": "m"}]}}, "test 'u' is not described"),
-        ({"links": {"other": ["mcn/sent"]}}, "no row 'other'"),
-        ({"links": {"base": ["mcn/none"]}}, "no recipe 'mcn/none'"),
-        ({"tests": {"t": {"direction": "English", "corpus": "TED"}}}, "direction"),
-    ],
-)
-def test_a_file_that_contradicts_itself(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(CotextError, match=re.escape(message)):
-        read_paper(content(**changes), "doe.yaml")
+@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+def test_a_paper_does_not_contradict_itself(paper: Paper) -> None:
+    """Every column is described, every row has a value for each, and nothing is named twice."""
+    rows = {row.row for table in paper.tables for row in table.rows}
+    for table in paper.tables:
+        columns, names = [c.name for c in table.columns], [row.row for row in table.rows]
+        assert (len(set(columns)), len(set(names))) == (len(columns), len(names)), table.table
+        assert {c.test for c in table.columns} <= paper.tests.keys()
+        assert {c.measure for c in table.columns} <= paper.measures.keys()
+        assert {len(row.values) for row in table.rows} == {len(columns)}, table.table
+    assert len({table.table for table in paper.tables}) == len(paper.tables)
+    assert paper.links.keys() <= rows
+    linked = [*paper.links.values(), *(row.recipes for table in paper.tables for row in table.rows)]
+    assert {recipe for recipes in linked for recipe in recipes} <= set(recipe_names())

@@ -10,7 +10,7 @@ from command_line import cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import read_aligned
-from cotext.evaluation.metrics.bleu import evaluate
+from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_systems
 from cotext.evaluation.metrics.token_cuts import Cutter
 from cotext.evaluation.requests import EvaluationRequest

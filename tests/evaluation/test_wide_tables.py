@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import test_bilingual
-import test_demo
 from browsing import CHROMIUM, chromium
 from command_line import succeed
 from test_compare import DRAWS, of_test_set, run, suite
 
 from cotext.evaluation.studies.compare.comparison import compare_runs
 from cotext.evaluation.studies.compare.measured import MeasuredRun
-from cotext.evaluation.studies.compare.page import render_comparison
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.report import render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.context import page as context_page
 from cotext.evaluation.studies.context.context_of_document import (
@@ -26,7 +25,6 @@ from cotext.evaluation.studies.context.context_of_document import (
     SentenceContextUse,
     WordChange,
 )
-from cotext.evaluation.studies.demo import page as demo_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -88,14 +86,6 @@ def context_page_of_many_sentences() -> str:
     return context_page.render_page(DocumentContextUse("view:window", "d", True, tuple(sentences)))
 
 
-def demo_page_of_many_systems(folder: Path) -> str:
-    names = ("", "+shift+CD", "+segment-embeddings", "+rotary", "+alibi+synchronised")
-    accuracies = {"0": 90, "1": 88, "3": 60, ">3": 30}
-    systems = [test_demo.system(f"s4to4{name}", 3, accuracies) for name in names]
-    blind = test_demo.system("sentence", 0, {"0": 90, "1": 30, "3": 30, ">3": 30})
-    return demo_page.render(test_demo.comparison(folder, blind, *systems))
-
-
 def bilingual_page() -> str:
     long = {"source": f"See https://example.org/{'x' * 90}.", "terms": ("x" * 90,)}
     return test_bilingual.page_of([test_bilingual.sentence(n, **long) for n in range(3)])[0]
@@ -134,7 +124,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         "compare": compare_page(),
         "leaderboard": leaderboard_page(folder),
         "context": context_page_of_many_sentences(),
-        "demo": demo_page_of_many_systems(folder),
         "bilingual": bilingual_page(),
     }
 

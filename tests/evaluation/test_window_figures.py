@@ -13,8 +13,8 @@ from cotext.data.batch import Batch
 from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.statistics.significance import Resampling, paired_test
-from cotext.evaluation.studies.attention.attention import calls
-from cotext.evaluation.studies.windows.window_figures import FIGURES, WindowFigures, measure_windows
+from cotext.evaluation.studies.attention.sentence_maps import calls
+from cotext.evaluation.studies.windows.report import FIGURES, WindowFigures, measure_windows
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.runtime.errors import CotextError
 from cotext.translation.scorer import document_rows

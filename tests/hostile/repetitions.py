@@ -25,7 +25,7 @@ from cotext.data.formats.foreign import markup_kind, subtitle_kind
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
-from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.bilingual import BilingualFormat, Job
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, OpenedFile

@@ -21,7 +21,7 @@ from cotext.data.batch import Instance
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies.attention.attention_of_document import document_attention
+from cotext.evaluation.studies.attention.report import document_attention
 from cotext.models.build import build_model
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.runtime.errors import CotextError

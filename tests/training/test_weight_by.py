@@ -54,7 +54,7 @@ def test_equal_weights_are_none_and_others_are_not(data: Path, tmp_path: Path) -
     shown = run_info(uneven)
     assert f"weighted by   {path} ({digest[:12]})" in shown.render()
     assert shown.as_dict()["system"]["weights_digest"] == digest
-    assert shown.data["state"] == "there" or shown.data["state"] == "other"
+    assert shown.facts["data"]["state"] == "there" or shown.facts["data"]["state"] == "other"
     assert "weighted" not in run_info(plain).render()
     assert json.loads((uneven / "data.json").read_text())["checksums"]["weights of sentences"] == digest
 

@@ -127,7 +127,7 @@ def write_reports(
     from cotext.evaluation.metrics.contrastive import render_table
     from cotext.evaluation.metrics.generative import render_forms
     from cotext.evaluation.studies.contrastive.contrastive import evidence_of
-    from cotext.evaluation.studies.contrastive.pooled import ALL_SUITES, pool, to_pool
+    from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool, to_pool
 
     evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
@@ -170,8 +170,7 @@ def _silent(text: str) -> None:
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
     """What the controls of all suites together show, told and with the figures of each suite."""
-    from cotext.evaluation.studies.contrastive.evidence import corrected
-    from cotext.evaluation.studies.contrastive.evidence_words import conclusion, legend, render_evidence
+    from cotext.evaluation.studies.contrastive.evidence import conclusion, corrected, legend, render_evidence
 
     evidence = corrected([each for of_suite in found.values() for each in of_suite])
     if evidence:

@@ -3,9 +3,9 @@
     out/data/             the controlled corpus, prepared
     out/test.en, test.de  the test documents that are translated
     out/<system>/         a run folder for each system
-    out/results/          contrastive accuracies and translations of each system
+    out/results/          a page for each system alone
     out/logs/             what the child processes wrote
-    out/report.html       the report, and report.json with all its figures
+    out/report.html       the comparison, and report.csv with all its figures
 
 Every step is a command of the command line, run in a child process; steps that are done are not repeated.
 """
@@ -13,25 +13,21 @@ Every step is a command of the command line, run in a child process; steps that 
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
-from cotext.evaluation.requests import EvaluationRequest
-from cotext.evaluation.studies.contrastive.contrastive_rows import SystemFigures
-from cotext.evaluation.studies.demo.demonstration import Demonstration, Sample, bracketed, compare
-from cotext.evaluation.studies.demo.page import write_report
+from cotext.evaluation.requests import ComparisonRequest
+from cotext.evaluation.studies.compare.job import ComparisonFiles, compare_folders
+from cotext.evaluation.studies.compare.report import as_text
 from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
@@ -131,17 +127,11 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         _open_folder(out, settings)
         _prepare(out, settings)
         run_jobs(_jobs(out, settings), usable_cores())
-        comparison = compare(
-            [_system_figures(out, system, settings) for system in settings.systems],
-            out / "test.en",
-            out / "test.de",
-            {
-                "corpus": _corpus_command(out, settings),
-                **{system.title: _command(out, system, settings) for system in settings.systems},
-            },
+        files = ComparisonFiles(out / "report.html", out / "report.csv")
+        found = compare_folders(
+            _comparison(out, settings.systems), files, lambda what, total: lambda done: None
         )
-        write_report(out, comparison)
-        show(comparison)
+        typer.echo(as_text(found))
         _conclude(out, settings, time.monotonic() - started)
 
 
@@ -203,8 +193,8 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
 
     longest_first = sorted(settings.systems, key=length, reverse=True)
     training = [_training(out, system, configs[system.name], settings) for system in longest_first]
-    evaluation = [job for system in longest_first for job in _evaluation(out, system, settings)]
-    return [*training, *evaluation]
+    (out / "results").mkdir(exist_ok=True)
+    return [*training, *(_evaluation(out, system) for system in longest_first)]
 
 
 def _config(system: DemoSystem, settings: DemoSettings) -> Config:
@@ -245,43 +235,39 @@ def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSetti
     )
 
 
-def _evaluation(out: Path, system: DemoSystem, settings: DemoSettings) -> list[Job]:
-    run, results = out / system.name, out / "results"
-    results.mkdir(exist_ok=True)
-    accuracies, translation = results / f"{system.name}.json", results / f"{system.name}.de"
-    suites = sorted((out / "data" / "contrastive").glob("*.json"))
-    trained = (f"train {system.title}",)
+def _evaluation(out: Path, system: DemoSystem) -> Job:
+    """Measurements of one system, which its folder keeps for the comparison of all."""
+    page = out / "results" / f"{system.name}.html"
 
-    def newer_than_model(path: Path) -> bool:
-        return path.exists() and path.stat().st_mtime >= (run / "model.safetensors").stat().st_mtime
+    def finished() -> bool:
+        model = out / system.name / "model.safetensors"
+        return page.exists() and page.stat().st_mtime >= model.stat().st_mtime
 
-    def translated() -> tuple[int, str]:
-        journal = translation.with_name(f"{translation.name}.partial")
-        if not journal.exists():
-            return 0, ""
-        with journal.open("rb") as lines:
-            return max(sum(1 for _ in lines) - 1, 0), ""
+    request = _comparison(out, [system])
+    suites = [part for suite in request.suite for part in ("--suite", suite)]
+    test = ("--source", out / "test.en", "--reference", out / "test.de")
+    quick = ("--no-use", "--no-attention")
+    return Job(
+        name=f"measure {system.title}",
+        command=_child("compare", *request.runs, *test, *suites, *quick, "--out", page),
+        log=out / "logs" / f"measure-{system.name}.log",
+        finished=finished,
+        total=1,
+        progress=lambda: (0, ""),
+        after=(f"train {system.title}",),
+    )
 
-    return [
-        Job(
-            name=f"suites {system.title}",
-            command=_child("contrastive", run, *suites, "--out", accuracies),
-            log=out / "logs" / f"contrastive-{system.name}.log",
-            finished=lambda: newer_than_model(accuracies),
-            total=1,
-            progress=lambda: (0, ""),
-            after=trained,
-        ),
-        Job(
-            name=f"translate {system.title}",
-            command=_child("translate", run, out / "test.en", "--out", translation),
-            log=out / "logs" / f"translate-{system.name}.log",
-            finished=lambda: newer_than_model(translation),
-            total=settings.test_documents,
-            progress=translated,
-            after=trained,
-        ),
-    ]
+
+def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
+    return ComparisonRequest(
+        runs=tuple(out / system.name for system in systems),
+        source=out / "test.en",
+        reference=out / "test.de",
+        suite=tuple(sorted((out / "data" / "contrastive").glob("*.json"))),
+        use=False,
+        attention=False,
+        out=out / "report.html",
+    )
 
 
 def _child(*arguments: str | Path) -> tuple[str, ...]:
@@ -299,58 +285,13 @@ def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[st
     ]
 
 
-def _command(out: Path, system: DemoSystem, settings: DemoSettings) -> str:
-    return " ".join(["cotext", *map(str, _arguments(out, system, settings))])
-
-
-def _corpus_command(out: Path, settings: DemoSettings) -> str:
-    corpus = f"{settings.documents} --word-order {settings.word_order} --seed {settings.seed}"
-    return f"cotext prepare-controlled {corpus} --out {out / 'data'}"
-
-
-def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
-    from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
-    from cotext.translation.open import open_run
-
-    translation = out / "results" / f"{system.name}.de"
-    opened = open_run(out / system.name)
-    loaded = opened.loaded
-    evaluation = evaluate_files(
-        EvaluationRequest(
-            hypothesis=[translation],
-            reference=[out / "test.de"],
-            source=out / "test.en",
-            protocol=("s-bleu", "d-bleu"),
-            format="text",
-        )
-    )
-    accuracies = json.loads((out / "results" / f"{system.name}.json").read_text(encoding="utf-8"))
-    return SystemFigures(
-        title=system.title,
-        recipe=system.recipe,
-        before=loaded.config.view.before,
-        after=loaded.config.view.after,
-        parameters=sum(p.numel() for p in loaded.with_states("cotext demo").parameters()),
-        updates=max(int(entry["update"]) for entry in read_metrics(out / system.name)),
-        curve=tuple(
-            (int(entry["update"]), entry["nll_current"])
-            for entry in read_metrics(out / system.name)
-            if entry["kind"] == "validation"
-        ),
-        accuracies=accuracies,
-        scores=tuple(evaluation.scores[translation.name]),
-        translations=tuple(document.sentences for document in read_documents(translation, "text")),
-        signature=opened.signature,
-    )
-
-
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Where everything is, and what to do next."""
     best, data = out / settings.systems[-1].name, out / "data"
     minutes, rest = divmod(round(seconds), 60)
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
-        f"all figures: {out / 'report.json'}\n\n"
+        f"all figures: {out / 'report.csv'}\n\n"
         "What to try next:\n"
         f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
         f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
@@ -364,66 +305,3 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
         f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
         "  cotext translate runs/a document.en --out document.de"
     )
-
-
-def show(comparison: Demonstration) -> None:
-    """The table, what was expected, and the sample document, on the terminal."""
-    screen = Console(highlight=False)
-    screen.print(_table(comparison))
-    typer.echo(
-        "distance: sentences back to the clue; ahead: the clue is in the next sentence.\n"
-        "(in brackets): the clue is outside the context window, so chance is expected.\n"
-        f"BLEU: {comparison.systems[0].scores[0].documents} test documents.\n"
-    )
-    for expectation in comparison.expectations:
-        state = Text("as expected", "green") if expectation.met else Text("NOT AS EXPECTED", "bold red")
-        words = Text.assemble(state, f": {expectation.text} ({expectation.found})")
-        screen.print(words, soft_wrap=True)
-    typer.echo()
-    _show_sample(screen, comparison.sample)
-
-
-def _table(comparison: Demonstration) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        title="Contrastive accuracy, per cent",
-        title_justify="left",
-    )
-    table.add_column("", no_wrap=True)
-    for title in ("distance", "chance", *(system.title for system in comparison.systems)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    last = ""
-    for row in comparison.rows:
-        if last and row.phenomenon != last:
-            table.add_section()
-        cells = [
-            Text(f"{cell.percent:.1f} ") if cell.in_window else Text(f"({cell.percent:.1f})", "dim")
-            for cell in row.cells
-        ]
-        name = row.phenomenon if row.phenomenon != last else ""
-        table.add_row(name, row.distance, f"{row.chance:.1f}", *cells, row.verdict)
-        last = row.phenomenon
-    table.add_section()
-    for number, score in enumerate(comparison.systems[0].scores):
-        values = [f"{system.scores[number].value:.1f} " for system in comparison.systems]
-        table.add_row(score.title, "", "", *values, "")
-    return table
-
-
-def _show_sample(screen: Console, sample: Sample) -> None:
-    width = max(len(title) for title in (sample.first_title, sample.second_title, "reference"))
-    typer.echo(f"Test document {sample.number}; words in [brackets] differ between the two systems:\n")
-
-    def show(who: str, text: Text) -> None:
-        screen.print(Text.assemble((f"{who:>{width}}  ", "dim"), text), soft_wrap=True)
-
-    for sentence in sample.sentences:
-        show("source", Text(sentence.source, "italic"))
-        for title, line in ((sample.first_title, sentence.first), (sample.second_title, sentence.second)):
-            words = [Text(bracketed((word,)), "bold reverse" if word.marked else "") for word in line]
-            show(title, Text(" ").join(words))
-        if " ".join(word.text for word in sentence.second) != sentence.reference:
-            show("reference", Text(sentence.reference))
-        typer.echo()

@@ -6,6 +6,7 @@ Everything that takes long to import is imported inside its command, so that `co
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -192,6 +193,11 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(command(_command))
+# Those of `command.py` in folders of analyses.
+for _path in sorted((Path(__file__).parents[1] / "evaluation" / "studies").glob("*/command.py")):
+    _module = import_module(f"cotext.evaluation.studies.{_path.parent.name}.command")
+    for _name, _command in _module.COMMANDS.items():
+        app.command(_name, rich_help_panel="Examine systems")(command(_command))
 
 
 def _version(value: bool) -> None:

@@ -28,7 +28,7 @@ class Protocols(Request):
     @property
     def protocols(self) -> tuple[str, ...]:
         """The names of the metrics that are asked for, or the default."""
-        from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS
+        from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
 
@@ -273,8 +273,9 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         "n-best lists (`cotext translate --set nbest=N`), or translations by several systems.", argument=True
     )
     out: Path = option("File to write.")
-    utility: Literal["chrf", "bleu", "comet"] = option(
-        "Metric that measures agreement: chrf, bleu or comet (with --comet and --source).", default="chrf"
+    utility: str = option(
+        "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another that can.",
+        default="chrf",
     )
     level: Literal["sentence", "document"] = option(
         "sentence: choose each sentence by itself; document: choose all sentences of a document together.",
@@ -312,6 +313,13 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         """Raise CotextError where options do not go together."""
         if not 0 < self.temperature < float("inf"):
             raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
+        from cotext.evaluation.metrics.interface import metrics
+
+        known = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
+        if self.utility not in (*known, "bleu", "comet"):
+            raise CotextError(
+                f"--utility {self.utility}: choose one of {', '.join([*known, 'bleu', 'comet'])}"
+            )
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
         if self.utility == "comet" and self.level == "document":

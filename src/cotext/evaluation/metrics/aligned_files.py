@@ -1,6 +1,7 @@
 """Files of translations, references and source whose documents correspond, read for measurement."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cotext.data.documents import Document
@@ -9,7 +10,8 @@ from cotext.data.formats.detection import format_in
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt import in_order
-from cotext.evaluation.metrics.bleu import check_correspondence
+from cotext.data.splitting import Splitter
+from cotext.evaluation.metrics.interface import Texts, check_correspondence
 from cotext.runtime.errors import CotextError
 
 
@@ -149,3 +151,53 @@ def _require_fit(
                 f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
                 f"in {path} is document {theirs.id!r} with {len(theirs)}"
             )
+
+
+@dataclass(slots=True)
+class ParagraphCounts:
+    """Lines, those split and the sentences that they became, and those of several sentences left whole."""
+
+    lines: int = 0
+    split: int = 0
+    sentences: int = 0
+    whole: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """As one line."""
+        return (
+            f"{self.lines:,} lines: {self.split:,} split into {self.sentences:,} sentences, as all sides "
+            f"have equally many; {self.whole:,} left whole, as sides have unequal numbers of sentences"
+        )
+
+
+def split_paragraphs(
+    texts: Texts, splitter: Splitter, source_splitter: Splitter
+) -> tuple[Texts, ParagraphCounts]:
+    """The texts with a sentence a line, but for lines in which sides have unequal numbers of sentences."""
+    counts = ParagraphCounts()
+    sides = [*texts.systems.values(), *texts.references, *([texts.source] if texts.source else [])]
+    splitters = [splitter] * (len(texts.systems) + len(texts.references)) + [source_splitter]
+    found: list[list[Document]] = [[] for _ in sides]
+    for documents in zip(*sides, strict=True):
+        lines: list[list[str]] = [[] for _ in sides]
+        for line in zip(*(document.sentences for document in documents), strict=True):
+            cut = [by.sentences(text) for by, text in zip(splitters, line, strict=False)]
+            numbers = {len(each) for each in cut}
+            counts.lines += 1
+            if len(numbers) == 1 and max(numbers) > 1:
+                counts.split += 1
+                counts.sentences += max(numbers)
+            else:
+                counts.whole += max(numbers) > 1
+                cut = [[text] for text in line]
+            for side, each in zip(lines, cut, strict=True):
+                side += each
+        for documents_of_side, document, side in zip(found, documents, lines, strict=True):
+            documents_of_side.append(Document(document.id, tuple(side)))
+    first, last = len(texts.systems), len(texts.systems) + len(texts.references)
+    systems = dict(zip(texts.systems, found[:first], strict=True))
+    return Texts(systems, found[first:last], found[last] if texts.source else []), counts

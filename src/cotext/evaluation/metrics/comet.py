@@ -20,8 +20,8 @@ from typing import IO, Any
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import Measurement, Score, check_correspondence
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
+from cotext.evaluation.metrics.interface import Measurement, check_correspondence
+from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
@@ -309,24 +309,13 @@ def _measurement(
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(
-        np.array([(score, 1.0) for score in scores]).reshape(-1, 2), np.array(documents), "sentence", _mean
+        np.array([(score, 1.0) for score in scores]).reshape(-1, 2),
+        np.array(documents),
+        "sentence",
+        share(0, 1, _SCALE),
     )
     shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
-    sentences = [sentence for document in hypothesis for sentence in document.sentences]
     counts = f"shrunk:{shrunk}|cut:{cut}" if protocol == "doc-comet" else f"cut:{cut}"
-    score = Score(
-        protocol=protocol,
-        title=_TITLES[protocol],
-        value=statistics.score,
-        signature=f"{recipe.before}|{counts}|{recipe.after}",
-        documents=len(hypothesis),
-        sentences=len(sentences),
-        empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
-        components={"shrunk_windows": float(shrunk), "cut_sentences": float(cut)},
-    )
-    return Measurement(score, statistics)
-
-
-def _mean(sums: Floats) -> Floats:
-    scores: Floats = _SCALE * sums[:, 0] / np.maximum(sums[:, 1], 1.0)
-    return scores
+    signature = f"{recipe.before}|{counts}|{recipe.after}"
+    components = {"shrunk_windows": float(shrunk), "cut_sentences": float(cut)}
+    return Measurement.of(protocol, _TITLES[protocol], signature, statistics, hypothesis, components)

@@ -7,16 +7,120 @@ or their mean. The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, get_args
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.evaluation.metrics.forms import CandidateSet, balanced_weights, choice_of
-from cotext.evaluation.metrics.readings import Reading, Readings
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+
+CONTEXTS: Final = ("true", "none", "foreign")
+_DIGITS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Decisions in one kind of context, right or not, and log-probabilities of the right candidates (nats).
+
+    Both by the id of the example.
+    """
+
+    right: Mapping[str, bool]
+    nats: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """One for each of CONTEXTS; `tokens`: how many the log-probabilities are of, by the id of the example."""
+
+    by_context: Mapping[str, Reading]
+    tokens: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a JSON file; null: the right candidate is held impossible."""
+        contexts = {
+            kind: {
+                "decisions": {id: "right" if right else "wrong" for id, right in each.right.items()},
+                "nats": {
+                    id: None if value == -float("inf") else round(value, _DIGITS)
+                    for id, value in each.nats.items()
+                },
+            }
+            for kind, each in self.by_context.items()
+        }
+        return {**contexts, "tokens": dict(self.tokens)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Readings":
+        """Read what `as_dict` made.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: something else.
+        """
+        by_context = {
+            kind: Reading(
+                {id: outcome == "right" for id, outcome in content[kind]["decisions"].items()},
+                {
+                    id: -float("inf") if value is None else float(value)
+                    for id, value in content[kind]["nats"].items()
+                },
+            )
+            for kind in CONTEXTS
+        }
+        return cls(by_context, {id: int(count) for id, count in content["tokens"].items()})
+
+
+_HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
+_WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
+
+Form = tuple[str, ...]
+CandidateSet = tuple[frozenset[Form], Form]
+
+
+def words_of(sentence: str) -> Counter[str]:
+    """Word counts of a sentence, case-folded.
+
+    Words are runs of letters and digits, marks that are neither, and single characters of Chinese and
+    Japanese.
+    """
+    return Counter(_WORD.findall(sentence.casefold()))
+
+
+def forms_of(example: ContrastiveExample) -> list[Form]:
+    """Of every candidate the words, sorted, that not all candidates have, in the sentences that differ.
+
+    As in (er,), (sie,), (es,); two candidates that differ in case or order alone have the same.
+    """
+    differing = example.differing_sentences
+    words = [sum((words_of(candidate[j]) for j in differing), Counter()) for candidate in example.candidates]
+    common = words[0].copy()
+    for each in words[1:]:
+        common &= each
+    return [tuple(sorted((each - common).elements())) for each in words]
+
+
+def choice_of(example: ContrastiveExample) -> CandidateSet:
+    """The forms that are to choose from, and the one that is right."""
+    forms = forms_of(example)
+    return frozenset(forms), forms[example.correct]
+
+
+def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
+    """Weights of examples in balanced accuracy, which add up to 1.
+
+    Balanced accuracy is the mean of the recalls of the forms that are right (Brodersen et al. 2010), among
+    examples with the same forms to choose from (er, sie, es are one choice, ihn, sie, es another), and over
+    these the mean, each counting by its examples. Whoever prefers one form whatever the context has the
+    accuracy of guessing, however often that form happens to be right.
+    """
+    of_choice, of_form = Counter(forms for forms, _ in choices), Counter(choices)
+    kinds = Counter(forms for forms, _ in of_form)
+    return [of_choice[c[0]] / len(choices) / kinds[c[0]] / of_form[c] for c in choices]
+
 
 TieRule = Literal["wrong", "first"]
 ScoreRule = Literal["sum", "mean"]
@@ -89,9 +193,89 @@ class Accuracy:
         }
 
 
+class AsDict(Protocol):
+    """Figures that go to a JSON file."""
+
+    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+Figures = TypeVar("Figures", bound=AsDict)
+Outcome = TypeVar("Outcome")
+
+
 @dataclass(frozen=True, slots=True)
-class ContrastiveReport:
-    """Accuracy over a suite and over its groups; groups without an example are left out.
+class GroupedReport(Generic[Figures]):
+    """Figures over a suite and over its groups; groups without an example are left out."""
+
+    signature: str
+    overall: Figures
+    by_phenomenon: dict[str, Figures]
+    by_distance: dict[str, Figures]
+    by_tag: dict[str, dict[str, Figures]]
+
+    def groups_as_dict(self) -> dict[str, Any]:
+        """The figures of all groups, for a JSON file."""
+        by_tag = {
+            tag: {value: each.as_dict() for value, each in of.items()} for tag, of in self.by_tag.items()
+        }
+        return {
+            "signature": self.signature,
+            "overall": self.overall.as_dict(),
+            "by_phenomenon": {name: each.as_dict() for name, each in self.by_phenomenon.items()},
+            "by_distance": {name: each.as_dict() for name, each in self.by_distance.items()},
+            "by_tag": by_tag,
+        }
+
+    def named_groups(self) -> list[tuple[str, Figures]]:
+        """All groups with their names, as in "distance 1"."""
+        groups = [("all", self.overall)]
+        groups += [(f"phenomenon {name}", each) for name, each in self.by_phenomenon.items()]
+        groups += [(f"distance {name}", each) for name, each in self.by_distance.items()]
+        for tag, values in self.by_tag.items():
+            groups += [(f"{tag} {value}", each) for value, each in values.items()]
+        return groups
+
+
+def grouped(
+    judged: Sequence[tuple[ContrastiveExample, Outcome]], figures: Callable[[Sequence[Outcome]], Figures]
+) -> tuple[Figures, dict[str, Figures], dict[str, Figures], dict[str, dict[str, Figures]]]:
+    """Figures of all judged examples, and by phenomenon, distance and tag; in order of first occurrence."""
+
+    def by(label: Callable[[ContrastiveExample], str | None]) -> dict[str, Figures]:
+        groups: dict[str, list[Outcome]] = {}
+        for example, outcome in judged:
+            if (name := label(example)) is not None:
+                groups.setdefault(name, []).append(outcome)
+        return {name: figures(members) for name, members in groups.items()}
+
+    def value_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
+        return lambda example: example.tags.get(tag)
+
+    by_distance = by(lambda example: distance_bucket(example.distance))
+    tags = dict.fromkeys(tag for example, _ in judged for tag in example.tags)
+    return (
+        figures([outcome for _, outcome in judged]),
+        by(lambda example: example.phenomenon),
+        {bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
+        {tag: by(value_of(tag)) for tag in tags},
+    )
+
+
+def signed(parts: Mapping[str, str], recipe: Mapping[str, str] | None) -> str:
+    """A signature of `key:value` parts; CotextError for a recipe entry that cannot be part of it."""
+    entries = dict(parts)
+    for key, value in (recipe or {}).items():
+        if key in entries or key == "version" or "|" in key + value:
+            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
+        entries[key] = value
+    return "|".join(
+        f"{key}:{value}" for key, value in {**entries, "version": f"cotext-{__version__}"}.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastiveReport(GroupedReport[Accuracy]):
+    """Accuracy over a suite and over its groups.
 
     `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent where the suite knows the distances
     they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the
@@ -100,11 +284,6 @@ class ContrastiveReport:
     documents: for paired tests. `readings`: what was decided in other contexts, where that was asked for.
     """
 
-    signature: str
-    overall: Accuracy
-    by_phenomenon: dict[str, Accuracy]
-    by_distance: dict[str, Accuracy]
-    by_tag: dict[str, dict[str, Accuracy]]
     aggregates: dict[str, float]
     undecidable: int
     examples: tuple[str, ...]
@@ -119,14 +298,7 @@ class ContrastiveReport:
         """
         share = len(set(self.documents)) < len(self.documents)
         return {
-            "signature": self.signature,
-            "overall": self.overall.as_dict(),
-            "by_phenomenon": {name: each.as_dict() for name, each in self.by_phenomenon.items()},
-            "by_distance": {name: each.as_dict() for name, each in self.by_distance.items()},
-            "by_tag": {
-                tag: {value: each.as_dict() for value, each in values.items()}
-                for tag, values in self.by_tag.items()
-            },
+            **self.groups_as_dict(),
             "aggregates_percent": dict(self.aggregates),
             "undecidable": self.undecidable,
             "decisions": {
@@ -176,18 +348,20 @@ def contrastive_accuracy(
         by_context = {"true": scores, **controls}
         readings = _readings(suite, by_context, {kind: judge(each) for kind, each in by_context.items()})
     judged = [
-        _Judged(example, decision, choice_of(example))
+        (example, _Judged(len(example.candidates), decision, choice_of(example)))
         for example, decision in zip(suite.examples, decisions, strict=True)
     ]
-    by_distance = _grouped(judged, lambda example: distance_bucket(example.distance))
-    tags = dict.fromkeys(tag for example in suite.examples for tag in example.tags)
+    overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
     return ContrastiveReport(
         signature=signature,
-        overall=_accuracy(judged),
-        by_phenomenon=_grouped(judged, lambda example: example.phenomenon),
-        by_distance={bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
+        overall=overall,
+        by_phenomenon=by_phenomenon,
+        by_distance=by_distance,
         # A tag may tell the form: nothing is to be balanced then.
-        by_tag={tag: _grouped(judged, _tag_of(tag), balanced=False) for tag in tags},
+        by_tag={
+            tag: {value: replace(each, balanced=None) for value, each in values.items()}
+            for tag, values in by_tag.items()
+        },
         aggregates=distance_aggregates(
             {bucket: (each.percent, each.total) for bucket, each in by_distance.items()}
         ),
@@ -230,12 +404,8 @@ def contrastive_signature(
     for name, rule, known in (("tie", tie, get_args(TieRule)), ("score", score, get_args(ScoreRule))):
         if rule not in known:
             raise CotextError(f"unknown {name} rule {rule!r}; choose one of {', '.join(known)}")
-    parts: dict[str, str] = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
-    for key, value in (recipe or {}).items():
-        if key in parts or key == "version" or "|" in key + value:
-            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
-        parts[key] = value
-    return "|".join(f"{key}:{value}" for key, value in {**parts, "version": f"cotext-{__version__}"}.items())
+    parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
+    return signed(parts, recipe)
 
 
 def decide(
@@ -288,13 +458,9 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
     return aggregates
 
 
-def render_table(report: ContrastiveReport, tags: Sequence[str] | None = None) -> str:
-    """Lay a report out as plain text; `tags` chooses the tags to list, all of them when None."""
-    groups: list[tuple[str, Accuracy]] = [("all", report.overall)]
-    groups += [(f"phenomenon {name}", each) for name, each in report.by_phenomenon.items()]
-    groups += [(f"distance {name}", each) for name, each in report.by_distance.items()]
-    for tag in report.by_tag if tags is None else tags:
-        groups += [(f"{tag} {value}", each) for value, each in report.by_tag.get(tag, {}).items()]
+def render_table(report: ContrastiveReport) -> str:
+    """Lay a report out as plain text."""
+    groups = report.named_groups()
     width = max(len(name) for name, _ in groups)
     lines = [f"{'':{width}}  accuracy   95 % interval   balanced    chance      n   ties"]
     for name, each in groups:
@@ -333,7 +499,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    example: ContrastiveExample
+    candidates: int
     decision: Decision
     choice: CandidateSet
 
@@ -344,26 +510,9 @@ def _accuracy(judged: Sequence[_Judged]) -> Accuracy:
         correct=sum(each.decision.right for each in judged),
         total=len(judged),
         ties=sum(each.decision.tied for each in judged),
-        chance=sum(1 / len(each.example.candidates) for each in judged) / len(judged),
+        chance=sum(1 / each.candidates for each in judged) / len(judged),
         balanced=sum(weight for weight, each in zip(weights, judged, strict=True) if each.decision.right),
     )
-
-
-def _grouped(
-    judged: Sequence[_Judged], label: Callable[[ContrastiveExample], str | None], balanced: bool = True
-) -> dict[str, Accuracy]:
-    """Accuracy of each label, in order of first occurrence; examples labelled None take no part."""
-    groups: dict[str, list[_Judged]] = {}
-    for each in judged:
-        name = label(each.example)
-        if name is not None:
-            groups.setdefault(name, []).append(each)
-    found = {name: _accuracy(members) for name, members in groups.items()}
-    return found if balanced else {name: replace(each, balanced=None) for name, each in found.items()}
-
-
-def _tag_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
-    return lambda example: example.tags.get(tag)
 
 
 def _weighted(parts: Iterable[tuple[float, int]]) -> float:

@@ -16,12 +16,11 @@ import numpy as np
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.bleu import Measurement, Score
-from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
+from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket, signed
+from cotext.evaluation.metrics.interface import Measurement, Score
+from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
 
 AS_PUBLISHED: Final = "sentence-splitter"  # by which ctxPro finds the last sentence
 WHOLE: Final = "none"
@@ -124,7 +123,7 @@ class FormsFound:
     def measurement(self) -> Measurement:
         """The accuracy as a score with its counts, for tables and paired tests."""
         counts = np.array([(float(right), 1.0) for right in self.right])
-        statistics = Statistics(counts, np.array(self.documents), "sentence", _share)
+        statistics = Statistics(counts, np.array(self.documents), "sentence", share(0, 1))
         score = Score(
             protocol="ctxpro",
             title="ctxPro",
@@ -166,16 +165,11 @@ def forms_found(
             "an example, an empty line where there is none"
         )
     parts = {"suite": suite.name, "n": str(len(translations)), "reading": "ctxpro-0.0.5", "last": last.name}
-    for key, value in (recipe or {}).items():
-        if key in parts or "|" in key + value:
-            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
-        parts[key] = value
-    parts["version"] = f"cotext-{__version__}"
     numbers: dict[str | int, int] = {}
     # Where the suite names no document, every example is one of its own.
     documents = [numbers.setdefault(e.document or n, len(numbers)) for n, e in enumerate(suite.examples)]
     return FormsFound(
-        signature="|".join(f"{key}:{value}" for key, value in parts.items()),
+        signature=signed(parts, recipe),
         examples=suite.examples,
         documents=tuple(documents),
         right=tuple(
@@ -216,8 +210,3 @@ def _as_dict(accuracy: Accuracy) -> dict[str, Any]:
         "correct": accuracy.correct,
         "total": accuracy.total,
     }
-
-
-def _share(sums: Floats) -> Floats:
-    shares: Floats = 100.0 * sums[:, 0] / np.maximum(sums[:, 1], 1.0)
-    return shares

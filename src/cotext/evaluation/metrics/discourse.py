@@ -18,7 +18,7 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
-from cotext.evaluation.metrics.bleu import Measurement, Score, check_correspondence
+from cotext.evaluation.metrics.interface import Measurement, check_correspondence
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.version import __version__
@@ -176,7 +176,6 @@ def _measurements(
     counts: Floats, phenomena: Sequence[Phenomenon], hypothesis: Sequence[Document], tokens: Tokens
 ) -> list[Measurement]:
     titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
-    sentences = [sentence for document in hypothesis for sentence in document.sentences]
     measurements = []
     for title in titles:
         columns = range(len(PHENOMENA)) if title == "TCP" else [PHENOMENA.index(title)]
@@ -185,18 +184,13 @@ def _measurements(
         for column in columns:
             components[f"{PHENOMENA[column]}_hits"] = float(counts[:, 2 * column].sum())
             components[f"{PHENOMENA[column]}_marks"] = float(counts[:, 2 * column + 1].sum())
-        score = Score(
-            protocol=title.lower(),
-            title=title,
-            value=statistics.score,
-            signature=f"protocol:{title.lower()}|unit:document|window:{WINDOW}+{WINDOW}|case:mixed"
-            f"|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}|version:cotext-{__version__}",
-            documents=len(hypothesis),
-            sentences=len(sentences),
-            empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
-            components=components,
+        signature = (
+            f"protocol:{title.lower()}|unit:document|window:{WINDOW}+{WINDOW}|case:mixed"
+            f"|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}|version:cotext-{__version__}"
         )
-        measurements.append(Measurement(score, statistics))
+        measurements.append(
+            Measurement.of(title.lower(), title, signature, statistics, hypothesis, components)
+        )
     return measurements
 
 

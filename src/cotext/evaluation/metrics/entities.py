@@ -30,8 +30,15 @@ from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines
 from cotext.data.languages import primary_language
 from cotext.data.splitting import UNSPACED, join_sentences
-from cotext.evaluation.metrics.bleu import Measurement, Score
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Integers, Statistics, SumScorer, Unit
+from cotext.evaluation.metrics.interface import Measurement
+from cotext.evaluation.statistics.sufficient_statistics import (
+    Floats,
+    Integers,
+    Statistics,
+    SumScorer,
+    Unit,
+    share,
+)
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -239,26 +246,25 @@ class _Mentions:
 
     @property
     def consistency(self) -> float:
-        return float(_share(0, 1)(self.repeated.sum(axis=0, keepdims=True))[0])
+        return float(share(0, 1)(self.repeated.sum(axis=0, keepdims=True))[0])
 
 
 def _measurements(ours: _Mentions, right: _Mentions, documents: Sequence[Document]) -> list[Measurement]:
     counts = np.stack([np.minimum(ours.mentions, right.mentions), ours.mentions, right.mentions], axis=1)
-    sentences = [sentence for document in documents for sentence in document.sentences]
-    by_sentence = np.zeros((len(sentences), 3))
+    by_sentence = np.zeros((sum(map(len, documents)), 3))
     np.add.at(by_sentence, ours.sentence, counts)
     matched, mentioned, expected = by_sentence.sum(axis=0)
     common = {"right": float(matched), "mentions": float(mentioned), "reference_mentions": float(expected)}
     precision = 100.0 * float(matched) / max(float(mentioned), 1.0)
     table: tuple[tuple[str, str, Unit, Floats, SumScorer, dict[str, float]], ...] = (
-        ("entity-accuracy", "ent-acc", "sentence", by_sentence, _share(0, 2), common),
+        ("entity-accuracy", "ent-acc", "sentence", by_sentence, share(0, 2), common),
         ("entity-f1", "ent-F1", "sentence", by_sentence, _f_of_sums, {**common, "precision": precision}),
         (
             "entity-consistency",
             "ent-cons",
             "document",
             ours.repeated,
-            _share(0, 1),
+            share(0, 1),
             {"repeated_mentions": float(ours.repeated[:, 1].sum())},
         ),
     )
@@ -267,27 +273,9 @@ def _measurements(ours: _Mentions, right: _Mentions, documents: Sequence[Documen
     for protocol, title, unit, sums, scorer, components in table:
         of_row = of_sentence if unit == "sentence" else np.arange(len(documents))
         statistics = Statistics(sums, of_row, unit, scorer)
-        score = Score(
-            protocol=protocol,
-            title=title,
-            value=statistics.score,
-            signature=f"protocol:{protocol}|unit:{unit}|case:folded|forms:longest"
-            f"|version:cotext-{__version__}",
-            documents=len(documents),
-            sentences=len(sentences),
-            empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
-            components=components,
-        )
-        found.append(Measurement(score, statistics))
+        signature = f"protocol:{protocol}|unit:{unit}|case:folded|forms:longest|version:cotext-{__version__}"
+        found.append(Measurement.of(protocol, title, signature, statistics, documents, components))
     return found
-
-
-def _share(part: int, whole: int) -> SumScorer:
-    def score(sums: Floats) -> Floats:
-        shares: Floats = 100.0 * sums[:, part] / np.maximum(sums[:, whole], 1.0)
-        return shares
-
-    return score
 
 
 def _f_of_sums(sums: Floats) -> Floats:

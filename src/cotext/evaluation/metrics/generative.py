@@ -20,16 +20,14 @@ What a paraphrase says rightly without the form counts as `neither`: the reading
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
-from cotext.evaluation.metrics.forms import words_of
+from cotext.evaluation.metrics.contrastive import Accuracy, GroupedReport, grouped, signed, words_of
 from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
 
 OUTCOMES: Final = ("right", "wrong", "both", "neither")
 
@@ -65,34 +63,19 @@ class Forms:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerativeReport:
+class GenerativeReport(GroupedReport[Forms]):
     """Outcomes over a suite and its groups.
 
     `undecidable` examples have a wrong candidate in whose words nothing differs from the right one's; they
     take no part. `outcomes` is in the order of the suite, None for these.
     """
 
-    signature: str
-    overall: Forms
-    by_phenomenon: dict[str, Forms]
-    by_distance: dict[str, Forms]
-    by_tag: dict[str, dict[str, Forms]]
     undecidable: int
     outcomes: tuple[str | None, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the single outcomes, for a JSON file."""
-        return {
-            "signature": self.signature,
-            "overall": self.overall.as_dict(),
-            "by_phenomenon": {name: each.as_dict() for name, each in self.by_phenomenon.items()},
-            "by_distance": {name: each.as_dict() for name, each in self.by_distance.items()},
-            "by_tag": {
-                tag: {value: each.as_dict() for value, each in values.items()}
-                for tag, values in self.by_tag.items()
-            },
-            "undecidable": self.undecidable,
-        }
+        return {**self.groups_as_dict(), "undecidable": self.undecidable}
 
 
 def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | None:
@@ -150,31 +133,13 @@ def generative_accuracy(
             f"contrastive suite {suite.name!r} has no example whose candidates differ in a word"
         )
     parts = {"suite": suite.name, "n": str(len(judged)), "reading": "generative", "case": "folded"}
-    for key, value in (recipe or {}).items():
-        if key in parts or "|" in key + value:
-            raise CotextError(f"recipe entry {key!r}: {value!r} cannot stand in a signature")
-        parts[key] = value
-    signature = "|".join(f"{k}:{v}" for k, v in {**parts, "version": f"cotext-{__version__}"}.items())
-    distances = _grouped(judged, lambda e: distance_bucket(e.distance))
-    tags = dict.fromkeys(tag for example, _ in judged for tag in example.tags)
-    return GenerativeReport(
-        signature=signature,
-        overall=_forms([o for _, o in judged]),
-        by_phenomenon=_grouped(judged, lambda e: e.phenomenon),
-        by_distance={bucket: distances[bucket] for bucket in DISTANCE_BUCKETS if bucket in distances},
-        by_tag={tag: _grouped(judged, _value_of(tag)) for tag in tags},
-        undecidable=len(found) - len(judged),
-        outcomes=tuple(found),
-    )
+    undecidable = len(found) - len(judged)
+    return GenerativeReport(signed(parts, recipe), *grouped(judged, _forms), undecidable, tuple(found))
 
 
 def render_forms(report: GenerativeReport) -> str:
     """Lay a report out as plain text."""
-    groups: list[tuple[str, Forms]] = [("all", report.overall)]
-    groups += [(f"phenomenon {name}", each) for name, each in report.by_phenomenon.items()]
-    groups += [(f"distance {name}", each) for name, each in report.by_distance.items()]
-    for tag, values in report.by_tag.items():
-        groups += [(f"{tag} {value}", each) for value, each in values.items()]
+    groups = report.named_groups()
     width = max(len(name) for name, _ in groups)
     lines = [f"{'written by itself':{width}}     right   95 % interval    wrong   both  neither      n"]
     width = max(width, len("written by itself"))
@@ -194,18 +159,3 @@ def render_forms(report: GenerativeReport) -> str:
 def _forms(outcomes: Sequence[str]) -> Forms:
     counts = Counter(outcomes)
     return Forms(*(counts[name] for name in OUTCOMES))
-
-
-def _grouped(
-    judged: Sequence[tuple[ContrastiveExample, str]], label: Callable[[ContrastiveExample], str | None]
-) -> dict[str, Forms]:
-    groups: dict[str, list[str]] = {}
-    for example, found in judged:
-        name = label(example)
-        if name is not None:
-            groups.setdefault(name, []).append(found)
-    return {name: _forms(members) for name, members in groups.items()}
-
-
-def _value_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
-    return lambda example: example.tags.get(tag)

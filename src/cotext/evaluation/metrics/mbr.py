@@ -20,8 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from cotext.data.nbest_lists import Candidates
-from cotext.evaluation.statistics.pairwise import PairCounts
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Integers, SumScorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Integers, PairCounts, SumScorer
 from cotext.runtime.errors import CotextError
 
 Weighting = Literal["uniform", "scores"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import Score, check_correspondence, evaluate
+from cotext.evaluation.metrics.interface import Score, check_correspondence, evaluate
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 

@@ -14,10 +14,16 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.bleu import Measurement
 from cotext.evaluation.metrics.error_alignment import ErrorAlignment, align_by_error
-from cotext.evaluation.metrics.omissions import added_lines, omitted_sentences, shared_words, words
-from cotext.evaluation.metrics.token_cuts import Cutter, CutText
+from cotext.evaluation.metrics.interface import Measurement
+from cotext.evaluation.metrics.token_cuts import (
+    Cutter,
+    CutText,
+    added_lines,
+    omitted_sentences,
+    shared_words,
+    words,
+)
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed, render_rows
 
@@ -34,7 +40,7 @@ class AlignedDocument:
 
     `edits` and `shared_words` are those of its sentences as they are scored, `least_edits` and `most_shared`
     those of the best cuts; edits are of tokens. `omitted` numbers sentences of the reference, `added` lines
-    of the system, from 1 (see `cotext.evaluation.metrics.omissions`). Of several references, words and
+    of the system, from 1 (see `cotext.evaluation.metrics.token_cuts`). Of several references, words and
     tokens are those of the first.
     """
 

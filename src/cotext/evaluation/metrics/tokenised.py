@@ -1,6 +1,6 @@
 """Scores of texts that a tokenizer has split into words, tokenised or joined again, perhaps truecased.
 
-And a word of warning where one side of a score is tokenised and the other is not.
+And a warning where one side of a score is tokenised and the other is not.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
-from cotext.evaluation.metrics.bleu import Measurement, Score, find_protocol, measure
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, measure
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed
 
@@ -59,23 +59,20 @@ class Words:
 
 def reads_words(protocol: str) -> bool:
     """Whether a protocol takes words as spaces separate them, so that text has to be tokenised before."""
-    return find_protocol(protocol).tokenize == "none"
+    return find_protocol(protocol).reads_words
 
 
 def measure_words(
-    words: Words | None,
-    systems: Mapping[str, Sequence[Document]],
-    references: Sequence[Sequence[Document]],
-    protocols: Sequence[str],
-    target_language: str | None,
+    words: Words | None, texts: Texts, protocols: Sequence[str], target_language: str | None
 ) -> dict[str, list[Measurement]]:
     """As `measure`, on the words of a tokenizer, which signatures tell; None: on the texts as they are."""
     if words is None:
-        return measure(systems, references, protocols, target_language=target_language)
-    measured: dict[str, list[Measurement]] = {name: [] for name in systems}
+        sides = (texts.systems, texts.references, protocols)
+        return measure(*sides, target_language=target_language, source=texts.source)
+    measured: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for protocol in protocols:
-        own = {name: words.documents(documents, protocol) for name, documents in systems.items()}
-        right = [words.documents(documents, protocol) for documents in references]
+        own = {name: words.documents(documents, protocol) for name, documents in texts.systems.items()}
+        right = [words.documents(documents, protocol) for documents in texts.references]
         found = measure(own, right, [protocol], target_language=target_language)
         for name, [each] in found.items():
             measured[name].append(replace(each, score=words.signed(each.score)))

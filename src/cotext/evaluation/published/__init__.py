@@ -5,18 +5,16 @@ names ours for the same system, `setting` what has to be changed in it. Values t
 reports as a failed training without a number, are null.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from cotext.config.fields import Closed
-from cotext.config.recipe import recipe_names
-from cotext.runtime.errors import CotextError
 
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -114,66 +112,11 @@ class Published:
 
 @cache
 def published_papers() -> tuple[Paper, ...]:
-    """All papers that are on record, checked; by name of their files.
-
-    Raises CotextError where a file contradicts itself, see `read_paper`.
-    """
+    """All papers that are on record, by name of their files; a test checks their content."""
     root = resources.files("cotext.evaluation") / "published"
     names = sorted(item.name for item in root.iterdir() if item.name.endswith(".yaml"))
-    return tuple(
-        read_paper(yaml.safe_load((root / name).read_text(encoding="utf-8")), name) for name in names
-    )
-
-
-def read_paper(content: Any, name: str) -> Paper:
-    """Check the content of a file.
-
-    Raises:
-        CotextError: unknown keys, a column of a test set or measure that is not described, a row with too
-            many or too few values, something named twice, or a recipe that there is none of.
-    """
-    try:
-        paper = Paper.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise CotextError(f"{name}: {where or 'content'}: {first['msg']}") from None
-    _require_once(name, "table", (table.table for table in paper.tables))
-    rows = {row.row for table in paper.tables for row in table.rows}
-    for table in paper.tables:
-        _check_table(f"{name}, table {table.table}", table, paper)
-    for row in paper.links:
-        if row not in rows:
-            raise CotextError(f"{name}: links: there is no row {row!r} in any table")
-    linked = [*paper.links.values(), *(row.recipes for table in paper.tables for row in table.rows)]
-    known = set(recipe_names())
-    for recipe in (recipe for recipes in linked for recipe in recipes):
-        if recipe not in known:
-            raise CotextError(f"{name}: there is no recipe {recipe!r}")
-    return paper
-
-
-def _check_table(where: str, table: Table, paper: Paper) -> None:
-    _require_once(where, "column", (column.name for column in table.columns))
-    _require_once(where, "row", (row.row for row in table.rows))
-    for column in table.columns:
-        wanted = (("test", column.test, paper.tests), ("measure", column.measure, paper.measures))
-        for kind, key, known in wanted:
-            if key not in known:
-                raise CotextError(f"{where}, column {column.name!r}: {kind} {key!r} is not described")
-    for row in table.rows:
-        if len(row.values) != len(table.columns):
-            raise CotextError(
-                f"{where}, row {row.row!r}: {len(row.values)} values for {len(table.columns)} columns"
-            )
-
-
-def _require_once(where: str, kind: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise CotextError(f"{where}: {kind} {name!r} is given twice")
-        seen.add(name)
+    contents = (yaml.safe_load((root / name).read_text(encoding="utf-8")) for name in names)
+    return tuple(Paper.model_validate(content) for content in contents)
 
 
 def published_values() -> tuple[Published, ...]:
@@ -200,15 +143,3 @@ def _values(paper: Paper) -> Iterable[Published]:
                     tag=column.tag,
                     value=value,
                 )
-
-
-def tables_of(recipe: str, setting: str = "") -> Mapping[str, tuple[Published, ...]]:
-    """The values that are published for a recipe, as it is or with a setting, by the title of their table.
-
-    None where there are none.
-    """
-    found: dict[str, list[Published]] = {}
-    for value in published_values():
-        if recipe in value.recipes and value.setting == setting:
-            found.setdefault(value.table_title, []).append(value)
-    return {table: tuple(values) for table, values in found.items()}

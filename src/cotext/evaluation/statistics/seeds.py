@@ -26,12 +26,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from cotext.evaluation.metrics.bleu import Score
-from cotext.evaluation.statistics.flips import flipped_sums, mcnemar_by_document
+from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.significance import (
     Resampling,
     bootstrap_scores,
+    flipped_sums,
     holm,
+    mcnemar_by_document,
     percentiles,
     swapped_differences,
     swapped_p,

@@ -6,21 +6,28 @@ line style too, so that no one needs to tell the colours apart.
 """
 
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
+from itertools import groupby
 from typing import Any, Final
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cotext.evaluation.metrics.profile import Bucket
-from cotext.evaluation.studies.contrastive.contrastive_rows import Row, SystemFigures
+from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
+from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
+from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR
+from cotext.evaluation.studies.probing.report import Measured, TaskSummary
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
 _VARIABLES: Final = {
@@ -40,23 +47,26 @@ MARKS: Final = (
 _NAME: Final = 40  # characters of a system beside a plot
 
 
-def training_curves(systems: Sequence[SystemFigures]) -> str:
+Curve = Sequence[tuple[int, float]]  # updates and a figure
+
+
+def training_curves(titles: Sequence[str], curves: Sequence[Curve]) -> str:
     """Development loss of current sentences over updates, one line a system; logarithmic."""
-    lines = {number: (each.title, each.curve) for number, each in enumerate(systems)}
-    about = f"Training curves of {len(systems)} systems"
+    about = f"Training curves of {len(titles)} systems"
+    lines = dict(enumerate(zip(titles, curves, strict=True)))
     return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
 
 
-def loss_ratios(systems: Sequence[SystemFigures]) -> str:
+def loss_ratios(titles: Sequence[str], ratios: Sequence[Curve]) -> str:
     """Development loss of current over that of context sentences, one line a system that has both."""
-    lines = {n: (each.title, each.loss_ratio) for n, each in enumerate(systems) if each.loss_ratio}
+    lines = {n: each for n, each in enumerate(zip(titles, ratios, strict=True)) if each[1]}
     last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
     about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
     return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
 
 
 def _over_updates(
-    lines: Mapping[int, tuple[str, Sequence[tuple[int, float]]]],
+    lines: Mapping[int, tuple[str, Curve]],
     what: str,
     name: str,
     description: str,
@@ -89,7 +99,7 @@ def _over_updates(
         return _svg(figure, name, description)
 
 
-def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], description: str) -> str:
+def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
     """Accuracies of one phenomenon with 95 % intervals; the shaded part lies within the widest window."""
     with _style():
         figure = Figure(figsize=(3.5, 2.6), layout="constrained")
@@ -102,10 +112,10 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         axes.text(
             len(rows) - 0.52, chance - 11, f"chance {chance:.0f}", color=_INK, ha="right", va="top", size=9
         )
-        for number in range(len(systems)):
+        for number in range(len(rows[0].cells)):
             marker, _, _ = MARKS[number % len(MARKS)]
             cells = [row.cells[number] for row in rows]
-            offset = min(0.2, 0.8 / len(systems)) * (number - (len(systems) - 1) / 2)
+            offset = min(0.2, 0.8 / len(rows[0].cells)) * (number - (len(rows[0].cells) - 1) / 2)
             axes.errorbar(
                 [i + offset for i in range(len(rows))],
                 [cell.percent for cell in cells],
@@ -132,15 +142,18 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
 
 
-def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: str) -> str:
-    """The first score of every bucket of a test set, a line for each of the first so many systems.
-
-    `what` names the buckets.
-    """
+def quality_by(what: str, buckets: Sequence[Bucket], titles: Sequence[str]) -> str:
+    """The first score of every bucket of a test set, a line for each system; `what` names the buckets."""
+    title = buckets[0].scores[0][0].title
+    values = ". ".join(
+        f"{name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
+        for i, name in enumerate(titles)
+    )
+    description = escape(f"{title} by {what}. {values}.")
     with _style():
         figure = Figure(figsize=(4.4, 2.8), layout="constrained")
         axes = figure.add_subplot()
-        for number in range(systems):
+        for number in range(len(titles)):
             marker, line, _ = MARKS[number % len(MARKS)]
             axes.plot(
                 range(len(buckets)),
@@ -153,7 +166,7 @@ def quality_by(what: str, buckets: Sequence[Bucket], systems: int, description: 
         axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
         axes.set_xlim(-0.5, len(buckets) - 0.5)
         axes.set_xlabel(what)
-        axes.set_ylabel(buckets[0].scores[0][0].title)
+        axes.set_ylabel(title)
         return _svg(figure, f"quality-{what}", description)
 
 
@@ -278,3 +291,249 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
     return text.strip()
+
+
+# For a picture: the light colours of the page.
+_PICTURE_INK: Final = "#23262b"
+
+
+_PICTURE_FAINT: Final = "#d9dbdd"
+
+
+_PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
+
+
+# Of absolute positions: answers that are nearly right.
+_NEAR: Final[dict[str, Any]] = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
+
+
+# What a token says of its position without its state.
+_ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
+
+
+def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
+    """Accuracy of absolute positions over the layers of some named runs; as figure 1 of Li et al. 2022."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        for number, (name, found) in enumerate(runs):
+            colour, marker = _picture_mark(number)
+            exact = [layer.accuracy for layer in found.layers]
+            near = [layer.near for layer in found.layers if layer.near is not None]
+            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
+            axes.plot([v.mean for v in exact], linewidth=2, label=name, **line)
+            axes.plot([v.mean for v in near], **{**line, **_NEAR})
+            for values in (exact, near):
+                if any(v.spread for v in values):
+                    means, spreads = [v.mean for v in values], [v.spread for v in values]
+                    axes.errorbar(range(len(values)), means, spreads, fmt="none", ecolor=colour, capsize=3)
+            axes.axhline(found.token_alone.accuracy.mean, color=colour, **_ALONE)
+        last = max(len(found.layers) for _, found in runs) - 1
+        axes.set_xticks(range(last + 1), ["0\n(input)", *map(str, range(1, last + 1))])
+        axes.set_xlim(-0.25, last + 0.25)
+        axes.set_xlabel("encoder layer")
+        _percent_axis(axes)
+        axes.plot([], [], color=_PICTURE_INK, marker="o", markersize=6, label=f"within {NEAR}", **_NEAR)
+        _picture_legend(figure, axes)
+        return figure
+
+
+def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
+    """Accuracy over the distance of two tokens; as figures 2 and 3 of Li et al. 2022.
+
+    Of one run all layers, its top layer in front; of several, the top layer of each.
+    """
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(6.4, 3.9), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        for number, (name, found) in enumerate(runs):
+            colour, marker = _picture_mark(number)
+            top = len(found.layers) - 1
+            lower = found.layers[:-1] if len(runs) == 1 else ()
+            for layer, summary in enumerate(lower):
+                line: dict[str, Any] = {"linestyle": "solid" if layer else (0, (5, 1.5)), "linewidth": 1.3}
+                line["color"] = _shade(colour, layer / top)
+                label = f"layer {layer}" if layer else "layer 0 (input)"
+                _distance_line(axes, found.reliable(summary), label, line)
+            line = {"color": colour, "linewidth": 2.2, "marker": marker, "markersize": 4.5}
+            label = f"{name}, layer {top}"
+            _distance_line(axes, found.reliable(found.layers[-1]), label, line)
+            _distance_line(axes, found.reliable(found.token_alone), None, {"color": colour, **_ALONE})
+        _percent_axis(axes)
+        if not any(found.reliable(found.layers[-1]) for _, found in runs):
+            axes.text(0, 75, "too few pairs at any distance", ha="center")
+        elif axes.dataLim.y1 < 50:
+            axes.set_ylim(0, 10 * math.ceil(axes.dataLim.y1 / 10 + 0.1))
+            axes.set_yticks(range(0, round(axes.get_ylim()[1]) + 1, 10))
+        if runs[0][1].classes == 2:
+            axes.axhline(50, color=_PICTURE_INK, linewidth=0.8)
+            axes.text(-MAX_DISTANCE - 0.4, 50.6, "chance", size=9)
+            axes.set_ylim(bottom=min(44.0, axes.dataLim.y0 - 3))
+        axes.set_xlim(-MAX_DISTANCE - 0.5, MAX_DISTANCE + 0.5)
+        axes.set_xticks([-1, 1, *(d for d in range(-MAX_DISTANCE, MAX_DISTANCE + 1, 5) if d)])
+        axes.set_xlabel("i − j, tokens")
+        _picture_legend(figure, axes)
+        return figure
+
+
+def sentence_map(
+    title: str, numbers: Sequence[int], mean: NDArray[np.float64], share: NDArray[np.float64]
+) -> Figure:
+    """Two maps of the attention between sentences, [N, N] each: mean weights of token pairs, and shares.
+
+    As figure 8 of Wu et al. 2023; `numbers` name the sentences. Not a number: outside the context window,
+    drawn in grey.
+    """
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        side = min(3.2 + 0.05 * len(numbers), 7.0)
+        figure = Figure(figsize=(2 * side + 1.2, side + 0.5), layout="constrained", facecolor="white")
+        shades = ("#ffffff", _PICTURE_SYSTEMS[0], "#06203c")
+        colours = LinearSegmentedColormap.from_list("share", shades).with_extremes(bad=_PICTURE_FAINT)
+        every = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(numbers)) if len(numbers) / step <= 16)
+        shown = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
+        panels = (("mean weight of a pair of tokens", mean), ("share of a token's attention", share))
+        for axes, (name, values) in zip(figure.subplots(1, 2), panels, strict=True):
+            image = axes.imshow(values, cmap=colours, vmin=0, aspect="equal", interpolation="nearest")
+            axes.set_title(name, fontsize=10)
+            axes.grid(False)
+            axes.set_xticks(shown, [str(numbers[i]) for i in shown])
+            axes.set_yticks(shown, [str(numbers[i]) for i in shown])
+            axes.set_xlabel("sentence attended to")
+            axes.set_ylabel("sentence that attends")
+            figure.colorbar(image, ax=axes, shrink=0.85)
+        figure.suptitle(f"{title}; grey: outside the context window", fontsize=11)
+        return figure
+
+
+def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpenness, Tensor]]) -> Figure:
+    """Mean gate values by sentence, and gate value times attention share by distance."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(9.0, 3.6), layout="constrained", facecolor="white")
+        by_sentence, by_distance = figure.subplots(1, 2)
+        for number, (name, gate, share) in enumerate(gates):
+            colour, marker = _picture_mark(number)
+            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
+            by_sentence.plot(numbers, gate.openness.tolist(), label=name, **line)
+            found = gate.by_distance(share)
+            by_distance.plot(list(found), [at.passed for at in found.values()], label=name, **line)
+        by_sentence.set_ylim(-0.02, 1.02)
+        for axes in (by_sentence, by_distance):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_sentence.set_xlabel("sentence")
+        by_sentence.set_ylabel("mean gate value")
+        by_distance.set_ylim(bottom=0)
+        by_distance.set_xlabel("sentences back (below zero: ahead)")
+        by_distance.set_ylabel("gate value × share of attention")
+        figure.legend(
+            *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
+        )
+        return figure
+
+
+def head_gates(gates: Mapping[str, HeadGates]) -> Figure:
+    """Gates to other sentences by attention and head, and what passes them by distance, a line per kind."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(9.0, 1.8 + 0.25 * len(gates)), layout="constrained", facecolor="white")
+        by_head, by_distance = figure.subplots(1, 2)
+        values = np.stack([each.open.numpy() for each in gates.values()])
+        image = by_head.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        by_head.grid(False)
+        by_head.set_xticks(range(values.shape[1]), [str(head + 1) for head in range(values.shape[1])])
+        by_head.set_yticks(range(len(gates)), list(gates))
+        by_head.set_xlabel("head")
+        figure.colorbar(image, ax=by_head, label="tanh of the gate")
+        for number, kind in enumerate(dict.fromkeys(each.kind for each in gates.values())):
+            of_kind = [each.by_distance for each in gates.values() if each.kind == kind]
+            distances = sorted({distance for each in of_kind for distance in each})
+            passed = [
+                sum(float(each[d].mean()) for each in of_kind if d in each) / len(of_kind) for d in distances
+            ]
+            colour, marker = _picture_mark(number)
+            by_distance.plot(distances, passed, label=kind, color=colour, marker=marker, markersize=4.5)
+        by_distance.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_distance.set_ylim(bottom=0)
+        by_distance.set_xlabel("sentences back (below zero: ahead)")
+        by_distance.set_ylabel("attention weight × |gate|")
+        by_distance.legend(frameon=False)
+        return figure
+
+
+def lines_of_systems(
+    lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], x_label: str, y_label: str
+) -> Figure:
+    """A line for each name, through points whose x are whole numbers."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        for number, (name, (x, y)) in enumerate(lines.items()):
+            colour, marker = _picture_mark(number)
+            axes.plot(x, y, color=colour, marker=marker, markersize=6, linewidth=2, label=name)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        return figure
+
+
+def _distance_line(
+    axes: Any, accuracy: Mapping[int, Measured], label: str | None, line: Mapping[str, Any]
+) -> None:
+    """A line for each sign, as no two tokens are 0 apart; a line with markers has a band for the spread."""
+    for sign in (-1, 1):
+        points = [(d, value) for d, value in accuracy.items() if d * sign > 0]
+        x, means = [d for d, _ in points], [value.mean for _, value in points]
+        axes.plot(x, means, label=label if sign > 0 else None, **line)
+        if "marker" in line and any(value.spread for _, value in points):
+            low, high = ([v.mean + side * v.spread for _, v in points] for side in (-1, 1))
+            axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
+
+
+def _picture_legend(figure: Figure, axes: Any) -> None:
+    axes.plot([], [], color=_PICTURE_INK, label="token alone", **_ALONE)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+
+
+def _picture_mark(number: int) -> tuple[str, str]:
+    colour = _PICTURE_SYSTEMS[number % len(_PICTURE_SYSTEMS)]
+    return colour, MARKS[number % len(MARKS)][0]
+
+
+def _shade(colour: str, strength: float) -> tuple[float, float, float]:
+    """The colour, paler the lower the strength (0 to 1)."""
+    share = 0.3 + 0.5 * strength
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def _percent_axis(axes: Any) -> None:
+    axes.set_ylim(0, 103)
+    axes.set_yticks(range(0, 101, 25))
+    axes.set_ylabel("accuracy, %")
+
+
+def legend(titles: Sequence[str]) -> str:
+    """The markers of the systems."""
+    items = "".join(f"<li>{legend_mark(i)} {escape(title)}</li>" for i, title in enumerate(titles))
+    return f'<ul class="legend">{items}</ul>'
+
+
+def accuracy_plots(rows: Sequence[AccuracyRow], titles: Sequence[str], about: Mapping[str, str]) -> str:
+    """A plot of accuracies for each phenomenon; `about` explains some of them."""
+    figures = []
+    for phenomenon, members in groupby(rows, key=lambda row: row.phenomenon):
+        group = list(members)
+        parts = [
+            f"{title}: " + ", ".join(f"{row.cells[i].percent:.0f} at {row.distance}" for row in group)
+            for i, title in enumerate(titles)
+        ]
+        description = escape(f"{phenomenon}, per cent right by distance. {'. '.join(parts)}.")
+        words = f": {escape(about[phenomenon])}" if group[0].exact_chance and phenomenon in about else ""
+        figures.append(
+            f"<figure>{accuracy_by_distance(group, description)}"
+            f"<figcaption><b>{escape(phenomenon)}</b>{words}</figcaption></figure>"
+        )
+    return (
+        f'{legend(titles)}\n<div class="plots">\n{chr(10).join(figures)}\n</div>\n'
+        '<p class="soft">Bars are 95 % intervals. The dashed line is chance. Shaded: the clue '
+        "is within the context window of at least one system.</p>"
+    )

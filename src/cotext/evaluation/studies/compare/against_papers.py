@@ -10,14 +10,14 @@ from typing import Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
-from cotext.evaluation.metrics.bleu import Score
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
+from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.metrics.tokenised import reads_words
 from cotext.evaluation.published import Published, published_values
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE
-from cotext.evaluation.studies.contrastive.pooled import pooled_aggregates
+from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates
 
 MEAN: Final = "mean-accuracy"
 

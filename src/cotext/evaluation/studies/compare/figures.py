@@ -1,28 +1,54 @@
-"""A comparison of systems as CSV and JSON: every figure, for programs."""
+"""A comparison as figures for programs: CSV and JSON."""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
+from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
-from cotext.evaluation.studies.compare.comparison import RunComparison, SeedFigure
-from cotext.evaluation.studies.compare.pooled_tables import pooled_lines
+from cotext.evaluation.studies.compare.comparison import RunComparison
+from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
+from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 
-CSV_COLUMNS = (
-    "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
-    "difference_low", "difference_high", "p", "p_corrected", "n", "signature",
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure, measured or published; None: there is nothing of the kind.
+
+    `difference` and what follows are against `baseline`: the title of the first system, or a figure.
+    """
+
+    system: str
+    recipe: str
+    kind: str
+    name: str
+    group: str | int | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    baseline: str | float | None = None
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    p: float | None = None
+    p_corrected: float | None = None
+    n: int | None = None
+    signature: str | None = None
+
+
+CSV_COLUMNS = tuple(field.name for field in fields(Figure))
 
 
 def as_csv(found: RunComparison) -> str:
-    """One figure a line, measured and published."""
+    """One figure a line."""
     sink = io.StringIO()
     writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for line in _lines(found):
-        writer.writerow(line)
+    writer.writerows(map(asdict, figures(found)))
     return sink.getvalue()
 
 
@@ -45,140 +71,133 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
                 "use_of_context": [
                     {"title": each.group.title, **each.as_dict()} for each in found.evidence[number]
                 ],
-                "over_seeds": [_seed_figure(each) for each in found.over_seeds(number)],
+                "over_seeds": [
+                    {
+                        "name": each.name,
+                        "group": each.group,
+                        **each.by_seed.as_dict(),
+                        "against_first": each.against_first and each.against_first.as_dict(),
+                        "seeds_differ_as_much": each.lost_in_seeds,
+                    }
+                    for each in found.over_seeds(number)
+                ],
             }
             for number, run in enumerate(found.runs)
         ],
-        "figures": list(_lines(found)),
+        "figures": [
+            {key: value for key, value in asdict(each).items() if value is not None}
+            for each in figures(found)
+        ],
     }
 
 
-def _seed_figure(each: SeedFigure) -> dict[str, Any]:
-    test = each.against_first
-    return {
-        "name": each.name,
-        "group": each.group,
-        **each.by_seed.as_dict(),
-        "against_first": None if test is None else test.as_dict(),
-        "seeds_differ_as_much": each.lost_in_seeds,
-    }
-
-
-def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
+def figures(found: RunComparison) -> Iterator[Figure]:
+    """Every figure, system by system."""
     first = found.runs[0].title
     for number, run in enumerate(found.runs):
-        base = {"system": run.title, "recipe": run.recipe.title}
-        sizes = (("parameters", run.parameters), ("updates", run.updates[1])) if run.has_model else ()
-        for what, count in sizes:
-            yield {**base, "kind": "run", "name": what, "value": count, "signature": run.runs[0].signature}
-        for what, loss in zip(
-            ("first loss", "loss of the run it starts from"), run.first_loss or (), strict=False
-        ):
-            yield {**base, "kind": "run", "name": what, "value": loss}
-        for name, curve in (("nll_current", run.curve), ("nll_context", run.context_curve)):
-            for update, loss in curve:
-                yield {**base, "kind": "curve", "name": name, "group": update, "value": loss}
-        yield from ({**base, **line} for line in _score_lines(found, number, first))
-        yield from ({**base, **line} for line in _accuracy_lines(found, number, first))
-        yield from ({**base, **line} for line in pooled_lines(found, number))
-        yield from ({**base, **line} for line in _evidence_lines(found, number))
-        yield from ({**base, **line} for line in _seed_lines(found, number))
+        make = partial(Figure, system=run.title, recipe=run.recipe.title)
+        yield from _run_figures(run, make)
+        for each in found.scores[number]:
+            low, high = each.interval_95 or (None, None)
+            yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
+                       n=each.score.documents, signature=each.score.signature,
+                       **_against(each.against_first, first))  # fmt: skip
+        for what, buckets in (("length", found.lengths), ("position", found.positions)):
+            for bucket in buckets:
+                score = bucket.scores[number][0]
+                yield make(kind=f"by {what}", name=score.title, group=bucket.name, value=score.value,
+                           n=bucket.sentences, signature=score.signature)  # fmt: skip
+        for row in found.rows:
+            cell = row.cells[number]
+            yield make(kind="accuracy", name=row.phenomenon, group=row.distance, value=cell.percent,
+                       low=cell.low, high=cell.high, n=cell.total)  # fmt: skip
+        for test in found.contrastive_tests:
+            if test.run == number:
+                yield make(kind="contrastive test", name=test.phenomenon, group=test.distance,
+                           value=test.own, n=test.total, signature=found.signature,
+                           **_against(test.test, first))  # fmt: skip
+        if found.pooled:
+            pooled = found.pooled[number]
+            make_pooled = partial(make, kind="accuracy", group=ALL_SUITES, n=pooled.examples,
+                                  signature=found.pooled_signature)  # fmt: skip
+            yield make_pooled(name="disc", value=pooled.disc, **_against(pooled.test, first))
+            yield make_pooled(name="disc_avg", value=pooled.disc_avg)
+        for evidence in found.evidence[number]:
+            for name, condition in evidence.conditions.items():
+                yield make(kind=f"use of context: {name}", name=evidence.group.title,
+                           group=evidence.group.distance, value=condition.own, baseline=condition.other,
+                           difference=condition.own - condition.other, p=condition.p,
+                           p_corrected=condition.p_corrected, n=evidence.documents)  # fmt: skip
+        yield from _seed_figures(found, number, make)
         for use in found.gains[number]:
-            yield {
-                **base, "kind": "context", "name": f"{use.condition} context, nats per token",
-                "value": use.nats, "low": use.interval_95[0], "high": use.interval_95[1], "p": use.p,
-                "n": use.tokens,
-            }  # fmt: skip
-        for each in found.published:
-            if each.run == number and each.published.value is not None:
-                yield {**base, **_published_line(each)}
+            yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
+                       low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
+        for published in found.published:
+            if published.run == number and published.published.value is not None:
+                yield _published_figure(published, make)
 
 
-def _score_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
-    for each in found.scores[number]:
-        line: dict[str, object] = {
-            "kind": "score", "name": each.score.title, "value": each.score.value, "n": each.score.documents,
-            "signature": each.score.signature,
-        }  # fmt: skip
-        if each.interval_95:
-            line |= {"low": each.interval_95[0], "high": each.interval_95[1]}
-        if each.against_first:
-            test = each.against_first
-            line |= {
-                "baseline": first, "difference": test.difference, "difference_low": test.interval_95[0],
-                "difference_high": test.interval_95[1], "p": test.p, "p_corrected": test.p_corrected,
-            }  # fmt: skip
-        yield line
-    for what, buckets in (("length", found.lengths), ("position", found.positions)):
-        for bucket in buckets:
-            score = bucket.scores[number][0]
-            yield {
-                "kind": f"by {what}", "name": score.title, "group": bucket.name, "value": score.value,
-                "n": bucket.sentences, "signature": score.signature,
-            }  # fmt: skip
-
-
-def _accuracy_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
-    for row in found.rows:
-        cell = row.cells[number]
-        yield {
-            "kind": "accuracy", "name": row.phenomenon, "group": row.distance, "value": cell.percent,
-            "low": cell.low, "high": cell.high, "n": cell.total,
-        }  # fmt: skip
-    for each in found.contrastive_tests:
-        if each.run == number:
-            yield {
-                "kind": "contrastive test", "name": each.phenomenon, "group": each.distance,
-                "value": each.own, "baseline": first, "difference": each.test.difference,
-                "difference_low": each.test.interval_95[0], "difference_high": each.test.interval_95[1],
-                "p": each.test.p, "p_corrected": each.p_corrected, "n": each.total,
-                "signature": found.signature,
-            }  # fmt: skip
-
-
-def _evidence_lines(found: RunComparison, number: int) -> Iterator[dict[str, object]]:
-    """A line for every condition: what the run has, what it is to exceed, and how sure it is that it does."""
-    for each in found.evidence[number]:
-        for name, condition in each.conditions.items():
-            yield {
-                "kind": f"use of context: {name}", "name": each.group.title, "group": each.group.distance,
-                "value": condition.own, "baseline": condition.other,
-                "difference": condition.own - condition.other, "p": condition.p,
-                "p_corrected": condition.p_corrected, "n": each.documents,
-            }  # fmt: skip
-
-
-def _seed_lines(found: RunComparison, number: int) -> Iterator[dict[str, object]]:
-    """A line for every figure of every seed, and two for what the tests make of documents and of seeds."""
-    run, first = found.runs[number], found.runs[0].title
-    for each in found.over_seeds(number):
-        about: dict[str, object] = {"name": each.name, "group": each.group}
-        for seed, value in zip(run.seeds, each.by_seed.values, strict=bool(run.seeds)):
-            yield {**about, "kind": f"seed {seed}", "value": value}
-        if run.seeds:
-            yield {
-                **about, "kind": "deviation of seeds", "value": each.by_seed.deviation,
-                "low": min(each.by_seed.values), "high": max(each.by_seed.values), "n": len(run.seeds),
-            }  # fmt: skip
-        if each.against_first is not None and (over := each.against_first.over_seeds) is not None:
-            for kind, error, p in (
-                ("documents", over.error_documents, each.against_first.p_documents),
-                ("seeds", over.error_seeds, over.p),
-            ):
-                yield {
-                    **about, "kind": f"standard error from {kind}", "value": error, "baseline": first,
-                    "difference": each.against_first.difference, "p": p,
-                }  # fmt: skip
-
-
-def _published_line(each: PublishedComparison) -> dict[str, object]:
-    published = each.published
-    line: dict[str, object] = {
-        "kind": "published", "name": f"{published.table_title}, {published.row}", "group": published.column,
-        "value": published.value,
-        "signature": f"{published.measure.title}|{published.test.direction}|{published.test.corpus}|"
-        f"{published.measure.protocol}",
+def _against(test: Difference | None, first: str) -> dict[str, Any]:
+    if test is None:
+        return {}
+    low, high = test.interval_95
+    return {
+        "baseline": first, "difference": test.difference, "difference_low": low, "difference_high": high,
+        "p": test.p, "p_corrected": test.p_corrected,
     }  # fmt: skip
-    if each.first_published is not None and published.value is not None:
-        line["difference"] = published.value - each.first_published
-    return line
+
+
+def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[Figure]:
+    if run.has_model:
+        for name, count in (("parameters", run.parameters), ("updates", run.updates[1])):
+            yield make(kind="run", name=name, value=count, signature=run.runs[0].signature)
+    if run.first_loss is not None:
+        names = ("first loss", "loss of the run it starts from")
+        yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))
+    for name, curve in (("nll_current", run.curve), ("nll_context", run.context_curve)):
+        yield from (make(kind="curve", name=name, group=update, value=loss) for update, loss in curve)
+
+
+def _seed_figures(found: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:
+    """A line for every figure of every seed, and two for what the tests make of documents and of seeds."""
+    run = found.runs[number]
+    for each in found.over_seeds(number):
+        of_seeds = partial(make, name=each.name, group=each.group)
+        values = each.by_seed.values
+        for seed, value in zip(run.seeds, values, strict=bool(run.seeds)):
+            yield of_seeds(kind=f"seed {seed}", value=value)
+        if run.seeds:
+            yield of_seeds(kind="deviation of seeds", value=each.by_seed.deviation, low=min(values),
+                           high=max(values), n=len(run.seeds))  # fmt: skip
+        test = each.against_first
+        if test is not None and (over := test.over_seeds) is not None:
+            errors = (
+                ("documents", over.error_documents, test.p_documents),
+                ("seeds", over.error_seeds, over.p),
+            )
+            for kind, error, p in errors:
+                yield of_seeds(kind=f"standard error from {kind}", value=error, p=p,
+                               baseline=found.runs[0].title, difference=test.difference)  # fmt: skip
+
+
+def _published_figure(each: PublishedComparison, make: Callable[..., Figure]) -> Figure:
+    published = each.published
+    parts = (
+        published.measure.title,
+        published.test.direction,
+        published.test.corpus,
+        published.measure.protocol,
+    )
+    return make(
+        kind="published",
+        name=f"{published.table_title}, {published.row}",
+        group=published.column,
+        value=published.value,
+        signature="|".join(parts),
+        difference=difference_of(published.value, each.first_published),
+    )
+
+
+def difference_of(value: float | None, first: float | None) -> float | None:
+    """A figure less that of the first system; None where either is missing."""
+    return None if value is None or first is None else value - first

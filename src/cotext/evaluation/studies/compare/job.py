@@ -1,14 +1,24 @@
-"""The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
+"""The files of `cotext compare`: inputs checked, runs measured, page and tables written.
+
+The test set of a comparison where its lines are paragraphs, as those of WMT: split into sentences.
+
+Systems are trained on sentences, and a paragraph that is translated as one is translated badly by all.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.data.formats.wmt import read_wmt_lines
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
+from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.bleu import find_protocol
+from cotext.evaluation.metrics.aligned_files import Texts, split_paragraphs
+from cotext.evaluation.metrics.interface import find_protocol
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
@@ -20,11 +30,6 @@ from cotext.evaluation.studies.compare.measured import (
     measure_run,
 )
 from cotext.evaluation.studies.compare.others import check_others, is_other, languages_of_other, measure_other
-from cotext.evaluation.studies.compare.paragraphs import (
-    is_of_paragraphs,
-    notes_on_instructions,
-    split_test_set,
-)
 from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.files.table import require_page_name
 from cotext.language_models.config import is_endpoint
@@ -33,6 +38,42 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.translation.translate_file import check_output
+
+
+def is_of_paragraphs(test: EvaluationSet) -> bool:
+    """Whether the sentences of a test set are paragraphs by its format."""
+    return test.kind.partition(":")[0] == "wmt"
+
+
+def notes_on_instructions(test: EvaluationSet, has_language_models: bool) -> list[str]:
+    """What is to be said of the instructions of a test set of paragraphs.
+
+    They are written for whole documents with their markup, and for language models alone. Here all systems
+    see the same sentences and nothing else, in translations as in scores.
+    """
+    lines = read_wmt_lines(test.source, test.kind.partition(":")[2]) if has_language_models else ()
+    if not (count := sum(bool(line.instruction) for line in lines)):
+        return []
+    return [
+        f"Instructions of {count} documents are not handed on to language models, as all systems see the "
+        "same sentences here; `cotext translate` does."
+    ]
+
+
+def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tuple[EvaluationSet, str]:
+    """Write a test set a sentence a line, where both sides of a paragraph have equally many; and say so."""
+    pairs = test.documents()
+    sides = ([Document(p.id, p.source) for p in pairs], [Document(p.id, p.target) for p in pairs])
+    by = Splitting()
+    texts, counts = split_paragraphs(
+        Texts({}, [sides[1]], sides[0]), by.splitter(languages.target), by.splitter(languages.source)
+    )
+    written = (
+        ParallelDocument(source.id, source.sentences, target.sentences)
+        for source, target in zip(texts.source, texts.references[0], strict=True)
+    )
+    write_parallel(out, None, written, "jsonl")
+    return EvaluationSet(out, out, "jsonl"), f"The test set has paragraphs ({out}): {counts.render()}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +287,7 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
     from cotext.evaluation.studies.compare.figures import as_csv
-    from cotext.evaluation.studies.compare.page import render_comparison
-    from cotext.evaluation.studies.compare.tables import as_latex
+    from cotext.evaluation.studies.compare.report import as_latex, render_comparison
 
     contents = [
         (outputs.page, render_comparison),

@@ -28,8 +28,7 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.context.context_corpus import CorpusQuestion
-from cotext.evaluation.studies.context.endpoint_contexts import window_of_endpoint
-from cotext.evaluation.studies.context.endpoint_corpus import measure_endpoint_corpus
+from cotext.evaluation.studies.context.endpoint_contexts import measure_endpoint_corpus, window_of_endpoint
 from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions

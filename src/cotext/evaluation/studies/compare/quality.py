@@ -7,12 +7,11 @@ from typing import TypeVar
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import read_aligned
-from cotext.evaluation.metrics.bleu import Measurement, Score
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
 from cotext.evaluation.metrics.profile import Bucket, by_length, by_position
 from cotext.evaluation.metrics.tokenised import Words, measure_words
-from cotext.evaluation.statistics.flips import SIGNIFICANT
 from cotext.evaluation.statistics.seeds import Difference, ScoreTest, Spread, compare_scores, mean_score
-from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling
 from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun
 from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
 from cotext.runtime.errors import CotextError
@@ -69,8 +68,9 @@ def measure_quality(
         CotextError: translations that are missing, or do not fit the references; an unknown protocol.
     """
     hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
-    aligned, [references], _ = read_aligned(hypotheses, [test.reference], None, test.format)
-    measured = measure_words(words, aligned, [references], protocols, target_language)
+    source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
+    aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
+    measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
     of_system = _by_system(list(measured.values()), systems)
     testable = len(systems) > 1 and len(references) > 1
     tests: dict[str, ScoreTest] = {}
@@ -141,9 +141,9 @@ def _scores(
 
 
 def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
-    """The part of an interval in which there are scores; TER alone may exceed 100."""
+    """The part of an interval in which there are scores; error rates may exceed 100."""
     low, high = interval
-    return max(0.0, low), high if protocol == "ter" else min(100.0, high)
+    return max(0.0, low), high if is_lower_better(protocol) else min(100.0, high)
 
 
 def _averaged(bucket: Bucket, systems: Sequence[MeasuredSystem]) -> Bucket:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.languages import Languages
-from cotext.evaluation.studies.attention.attention_of_document import DocumentAttention
-from cotext.evaluation.studies.compare.alike import missing_seeds, require_alike
+from cotext.evaluation.studies.attention.report import DocumentAttention
 from cotext.evaluation.studies.compare.measured import MeasuredRun
-from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.compare.recipe import MatchedRecipe, missing_seeds, require_alike
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
@@ -123,6 +122,15 @@ class MeasuredSystem:
     def context_curve(self) -> tuple[tuple[int, float], ...]:
         """The same of context sentences; empty without any."""
         return _mean_curve([run.context_curve for run in self.runs])
+
+    @property
+    def loss_ratio(self) -> tuple[tuple[int, float], ...]:
+        """Updates and the loss of current sentences over that of context sentences, where both are known.
+
+        As in figure 3 of Lupo et al. 2022, but of all current sentences, and by token.
+        """
+        context = dict(self.context_curve)
+        return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
 
     def right(self, suite: str) -> dict[str, float]:
         """The share of runs that decide an example of a suite right, by its id."""

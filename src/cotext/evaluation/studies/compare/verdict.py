@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
+from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.seeds import Spread
-from cotext.evaluation.studies.compare.choices import ContrastiveTest
-from cotext.evaluation.studies.compare.comparison import RunComparison, SeedFigure
-from cotext.evaluation.studies.compare.gains import ContextGain
+from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
+from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, SeedFigure
+from cotext.evaluation.studies.compare.measured import ContextGain
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.contrastive_rows import WHOLE_DOCUMENT
-from cotext.evaluation.studies.contrastive.evidence import Evidence
-from cotext.evaluation.studies.contrastive.evidence_words import (
+from cotext.evaluation.studies.contrastive.evidence import (
+    Evidence,
     group_in_words,
     groups_in_words,
     shortfall,
@@ -274,8 +274,7 @@ def _outcome(found: RunComparison, each: TestedScore) -> str:
         return f"too few documents ({test.units}) for a significant difference from {first}"
     if each.against_first.p_corrected >= SIGNIFICANT:
         return f"no significant difference from {first}"
-    lower_is_better = each.score.protocol == "ter"
-    better = (each.against_first.difference > 0) != lower_is_better
+    better = (each.against_first.difference > 0) != is_lower_better(each.score.protocol)
     return f"significantly {'better' if better else 'worse'} than {first}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
+from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.evaluation.studies.context.context_use import (
     CONDITIONS,
     ConditionMean,

@@ -5,12 +5,17 @@ from random import Random
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.contrastive import CandidateScores, ContrastiveReport
+from cotext.evaluation.metrics.contrastive import CONTEXTS, CandidateScores, ContrastiveReport
 from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
-from cotext.evaluation.metrics.readings import CONTEXTS
 from cotext.evaluation.studies.context.endpoint_contexts import RequestExcerpt, request_excerpts
-from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, chunks_of, judged
-from cotext.evaluation.studies.contrastive.contrastive_contexts import EDITS, SEED, ForeignSentences
+from cotext.evaluation.studies.contrastive.contrastive import (
+    EDITS,
+    SEED,
+    ForeignSentences,
+    SuiteRules,
+    chunks_of,
+    judged,
+)
 from cotext.language_models.client import Client
 from cotext.language_models.prompts import Prompt
 from cotext.language_models.scored_tokens import TargetToken

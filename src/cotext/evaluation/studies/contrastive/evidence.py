@@ -17,19 +17,25 @@ With so few documents that no outcome could pass, nothing can be said either way
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, distance_bucket
-from cotext.evaluation.metrics.forms import balanced_weights, choice_of
-from cotext.evaluation.metrics.readings import Readings
-from cotext.evaluation.statistics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
+from cotext.evaluation.metrics.contrastive import (
+    DISTANCE_BUCKETS,
+    Readings,
+    balanced_weights,
+    choice_of,
+    distance_bucket,
+)
+from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
+from cotext.evaluation.studies.tables import Cell, Table
+from cotext.runtime.tables import listed, render_p
 
 # Message where one of them does not hold.
 CONDITIONS: Final[Mapping[str, str]] = {
@@ -273,3 +279,99 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
         by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
     p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
     return Condition("cxmi", added["true"], added["foreign"], p, p)
+
+
+LEGEND = (
+    "*: accuracy and balanced accuracy above chance, the others below that in the true context;\n"
+    f"p < {SIGNIFICANT:g} over "
+    "documents, corrected for {groups}. Context is used where all five\n"
+    "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
+    "none: without context; foreign: with context from other documents"
+)
+EVIDENCE_HEADER = (
+    "context use", "distance", "docs", "accuracy", "balanced", "chance", "none", "foreign", "CXMI", "foreign",
+)  # fmt: skip
+
+
+def evidence_row(each: Evidence) -> tuple[str | Cell, ...]:
+    """The figures of a group, marked where the condition on them holds; below them p after correction."""
+
+    def cell(name: str, figure: str) -> Cell:
+        condition = each.conditions[name]
+        return Cell(figure, (f"p {render_p(condition.p_corrected)}",), condition.holds)
+
+    chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
+    return (
+        each.group.title,
+        each.group.distance,
+        f"{each.documents:,}{' (too few)' if each.too_few else ''}",
+        cell("chance", f"{chance.own:.1f}"),
+        cell("balanced", f"{balanced.own:.1f}"),
+        f"{chance.other:.1f}",
+        cell("none", f"{none.other:.1f}"),
+        cell("foreign", f"{foreign.other:.1f}"),
+        f"{cxmi.own:+.3f}",
+        cell("cxmi", f"{cxmi.other:+.3f}"),
+    )
+
+
+def render_evidence(found: Sequence[Evidence]) -> str:
+    """A line for every group, stars for the conditions that hold; without the legend."""
+    return Table(EVIDENCE_HEADER, [evidence_row(each) for each in found]).text()
+
+
+def legend(found: Sequence[Evidence]) -> str:
+    """The legend of the table."""
+    count = max(each.groups for each in found)
+    return LEGEND.format(groups=f"{count} group{'' if count == 1 else 's'}")
+
+
+def conclusion(found: Sequence[Evidence]) -> str:
+    """Whether a system is shown to use context, where, and if not, what is missing; a sentence or two."""
+    used = [each for each in found if each.used]
+    if used:
+        rest = groups_in_words(each for each in found if not each.used)
+        others = f" Not significant in {listed(rest)}." if rest else ""
+        return f"Context is used in {listed(groups_in_words(used))}.{others}"
+    if not found:
+        return (
+            "Whether context is used cannot be tested: no clue lies within the context window of the system."
+        )
+    if all(each.too_few for each in found):
+        return f"Whether context is used cannot be tested: {too_few(found)}."
+    return f"Context use is not significant: {shortfall(found)}."
+
+
+def too_few(found: Sequence[Evidence]) -> str:
+    """Why nothing can be significant, with the largest number of documents."""
+    most = max(each.documents for each in found)
+    corrected = f" in {found[0].groups} tests" if found[0].groups > 1 else ""
+    return f"too few documents ({most}) for any significant difference{corrected}"
+
+
+def shortfall(found: Sequence[Evidence]) -> str:
+    """The failing conditions of the group that comes closest, of those with enough documents."""
+    able = [each for each in found if not each.too_few]
+    best = min(able, key=lambda each: (len(each.failing), max(c.p for c in each.conditions.values())))
+    missing = listed([CONDITIONS[name] for name in best.failing])
+    where = group_in_words(best.group.title, [best.group.distance])
+    return f"{'at best, ' if len(found) > 1 else ''}in {where}: {missing}"
+
+
+def groups_in_words(found: Iterable[Evidence]) -> list[str]:
+    """Phenomena with their distances."""
+    by_title = groupby(found, key=lambda each: each.group.title)
+    return [group_in_words(title, [each.group.distance for each in members]) for title, members in by_title]
+
+
+def group_in_words(title: str, distances: Sequence[str]) -> str:
+    """As in "pronoun (1, 2, 3 back)"."""
+    return f"{title} ({away(distances)})"
+
+
+def away(distances: Sequence[str]) -> str:
+    """Distances of clues, as in "1, 2, 3 back"."""
+    names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
+    back = [distance for distance in distances if distance not in names]
+    words = [f"{', '.join(back)} back"] if back else []
+    return ", ".join([*words, *(names[d] for d in distances if d in names)])

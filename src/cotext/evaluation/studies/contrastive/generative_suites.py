@@ -14,8 +14,7 @@ from typing import Any, Final
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.ctxpro import FormsFound, LastSentence, forms_found, render_forms_found
-from cotext.evaluation.statistics.flips import mcnemar_by_document
-from cotext.evaluation.statistics.significance import McNemar, holm
+from cotext.evaluation.statistics.significance import McNemar, holm, mcnemar_by_document
 from cotext.evaluation.studies.contrastive.contrastive import translated
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows

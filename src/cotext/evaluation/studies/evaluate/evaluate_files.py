@@ -7,18 +7,16 @@ from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-from cotext.evaluation.metrics.bleu import (
+from cotext.evaluation.metrics.aligned_files import Texts, name_systems, read_aligned, split_paragraphs
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
+from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
+from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
     find_protocol,
     render_scores,
 )
-from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
-from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
-from cotext.evaluation.metrics.length_buckets import by_length
-from cotext.evaluation.metrics.paragraphs import Texts, split_paragraphs
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
     AlignmentReports,
@@ -27,8 +25,14 @@ from cotext.evaluation.metrics.realign import (
 )
 from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
 from cotext.evaluation.requests import EvaluationRequest
-from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
-from cotext.evaluation.statistics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    PairedTest,
+    Resampling,
+    compared_pairs,
+    least_p,
+    paired_test,
+)
 from cotext.language_models.kept_reports import KeptReport, render_reports, report_beside
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
@@ -165,7 +169,11 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     named = _checked(request.hypothesis, chosen, resampling, baseline)
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
-    units, beside, by = whole, _spacing(request.words, whole), ""
+    units, by = whole, ""
+    beside: dict[str, Beside] = {}
+    # Nothing else makes sides alike of which one is tokenised.
+    if request.words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
+        beside["spacing"] = spacing
     if request.paragraphs:
         splitters = _splitters(request)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -177,7 +185,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         measured = _with(measured, more)
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        beside |= by_length(more, comet, units.source)
         measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
     if alignment:
         measured, beside["realign"] = _signed(measured, alignment)
@@ -190,12 +197,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
 
 def _comet(request: EvaluationRequest) -> Comet | None:
     return request.comet_model(request.comet_context, request.comet_slide or 0, request.comet_stride)
-
-
-def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
-    """What is told of sides of which one is tokenised and the other is not, if nothing makes them alike."""
-    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
-    return {} if found is None else {"spacing": found}
 
 
 def _checked(
@@ -282,7 +283,7 @@ def _measure_units(
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
-        found = measure_words(words, texts.systems, texts.references, [protocol], target_language)
+        found = measure_words(words, texts, [protocol], target_language)
         for name, [each] in found.items():
             measured[name].append(_split_by(each, by) if sentences else each)
     return measured

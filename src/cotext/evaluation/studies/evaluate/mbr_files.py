@@ -6,16 +6,13 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import require_different
-from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.interface import find_protocol
 from cotext.evaluation.metrics.mbr import (
     Decision,
     DocumentRisk,
@@ -25,8 +22,7 @@ from cotext.evaluation.metrics.mbr import (
     pooled,
 )
 from cotext.evaluation.requests import MbrRequest
-from cotext.evaluation.statistics.pairwise import pair_counts
-from cotext.evaluation.statistics.sufficient_statistics import Floats, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
@@ -159,11 +155,9 @@ def _by_counts(
     pools: Sequence[Sequence[Pool]], request: MbrRequest, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
     """The decisions by a metric of sacrebleu for every document, and its signature."""
-    protocol = PROTOCOLS["s-bleu" if request.utility == "bleu" else "chrf"]
-    metric = build_metric(protocol, request.target_language, effective_order=True)
-    assert isinstance(metric, BLEU | CHRF)
-    metric.num_refs = 1  # of every pair, for the signature
-    counts, score = pair_counts(metric), sum_scorer(metric)
+    metric = find_protocol("s-bleu" if request.utility == "bleu" else request.utility)
+    utility = metric.utility(request.target_language)
+    counts, score = utility.counts, utility.score
     risk = DocumentRisk(counts, score, request.samples, request.seed)
     decisions = []
     for own in pools:
@@ -172,7 +166,7 @@ def _by_counts(
         else:
             decisions.append(decide_sentences(own, [pair_utilities(counts, score, p.texts) for p in own]))
         on_sentences(len(own))
-    return decisions, str(metric.get_signature())
+    return decisions, utility.signature
 
 
 def _by_comet(

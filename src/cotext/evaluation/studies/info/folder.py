@@ -2,18 +2,45 @@
 
 import os
 from pathlib import Path
+from typing import Any, Final
 
-from cotext.evaluation.studies.info import data as data_info
-from cotext.evaluation.studies.info import engine
-from cotext.evaluation.studies.info import run as run_info
-from cotext.evaluation.studies.info import seeds as seeds_info
-from cotext.models.run_folder import ENGINE, is_engine, seeds_in
+from cotext.data.preparation_report import report_of
+from cotext.data.prepared import REPORT, TRAIN, read_report, store_exists
+from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
+from cotext.evaluation.studies.info.run import (
+    MARKS,
+    TOTALS,
+    Rows,
+    Summary,
+    describe_system,
+    describe_tokenizer,
+    noted_totals,
+    render_info,
+    render_totals,
+    run_info,
+    size_of,
+    system_rows,
+    tokenizer_row,
+    totals_rows,
+    weights_row,
+)
+from cotext.models.engine_folder import REMEDY, describe_engine
+from cotext.models.run_folder import ENGINE, is_engine, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import require_whole
+from cotext.runtime.tables import in_bytes, listed, render_rows
+
+DATA_MARKS: Final = (REPORT, TRAIN)  # any of them makes a folder prepared data
+# Labels of a run's rows.
+_IN_TABLE: Final = ("training", "best loss", "best BLEU", "best checkpoint", "final model", "on disk")
+_HEADER: Final = (
+    "seed", "training", "update", "best loss", "at update", "best BLEU", "at update", "final loss",
+    "final BLEU", "on disk",
+)  # fmt: skip
+_UNKNOWN: Final = "-"
 
 
-def folder_info(
-    folder: Path,
-) -> run_info.RunInfo | seeds_info.SeedsInfo | data_info.DataInfo | engine.EngineInfo:
+def folder_info(folder: Path) -> "Summary | SeedsSummary":
     """The summary of a run folder, of one with runs of several seeds, of an engine or of prepared data.
 
     Raises:
@@ -22,14 +49,185 @@ def folder_info(
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
     if is_engine(folder):
-        return engine.engine_info(folder)
-    if any(os.path.lexists(folder / name) for name in data_info.MARKS):
-        return data_info.data_info(folder)
-    if any(os.path.lexists(folder / name) for name in run_info.MARKS):
-        return run_info.run_info(folder)
+        return engine_info(folder)
+    if any(os.path.lexists(folder / name) for name in DATA_MARKS):
+        return data_info(folder)
+    if any(os.path.lexists(folder / name) for name in MARKS):
+        return run_info(folder)
     if seeds_in(folder):
-        return seeds_info.seeds_info(folder)
+        return SeedsSummary(folder)
     raise CotextError(
         f"{folder}: neither a run nor an engine nor prepared data: holds none of "
-        f"{', '.join((*run_info.MARKS, ENGINE, *data_info.MARKS))}"
+        f"{', '.join((*MARKS, ENGINE, *DATA_MARKS))}"
     )
+
+
+def engine_info(folder: Path) -> Summary:
+    """Read what an engine folder says of itself, without the engine; damage is listed in `problems`."""
+    found = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
+    found.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer", "data"))
+    try:
+        described, checksums = describe_engine(folder)
+        system = describe_system(described.config)
+        keys = ("version", "quantization", "positions", "parameters", "updates")
+        engine = {"name": described.engine, **{key: getattr(described, key) for key in keys}}
+        found.facts |= {"signature": described.signature, "system": system, "engine": engine}
+        found.rows += [
+            *system_rows(system),
+            ("parameters", f"{described.parameters:,}"),
+            weights_row(described.updates),
+            ("engine", f"{described.engine} {described.version}, as it was written"),
+            ("quantization", described.quantization),
+            ("positions", f"{described.positions:,}: the longest row, source or target"),
+            ("signature", described.signature),
+        ]
+        require_whole(folder, checksums, REMEDY)
+    except CotextError as error:
+        found.problems.append(str(error))
+    try:
+        found.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
+        found.rows.append(tokenizer_row(tokenizer))
+        if data := noted_totals(folder):
+            found.facts["data"] = data
+            found.rows.append(("data", data["folder"]))
+            found.rows += totals_rows({split: data[split] for split in ("train", "dev")})
+    except CotextError as error:
+        found.problems.append(str(error))
+    files = "some are missing or damaged" if found.problems else "all whole"
+    size = in_bytes(found.facts["bytes"])
+    found.rows.append(("files", f"{size}, {files}; to translate elsewhere, all of them"))
+    return found
+
+
+def data_info(folder: Path) -> Summary:
+    """Read what a folder of prepared data says of itself; damage is listed in `problems`."""
+    found = Summary("data", f"{folder}: prepared data", {"folder": str(folder), "bytes": size_of(folder)})
+    content: dict[str, Any] = {}
+    report, tokenizer = None, {}
+    try:
+        content = read_report(folder)
+        report = report_of(content, folder / REPORT)
+    except CotextError as error:
+        found.problems.append(str(error))
+    try:
+        tokenizer = describe_tokenizer(folder / "tokenizer")
+    except CotextError as error:
+        found.problems.append(str(error))
+    told = {key: value for key, value in content.items() if key != "files"}
+    found.facts |= {"tokenizer": tokenizer or None, "report": told or None}
+    if report is not None:
+        found.rows.append(("languages", str(report.pair) or "not known"))
+        for name, split in report.splits.items():
+            found.rows.append((name, render_totals({key: getattr(split, key) for key in TOTALS})))
+    if tokenizer:
+        pieces = f"{tokenizer['kind']}, {tokenizer['pieces']:,} pieces"
+        found.rows += [("tokenizer", pieces), ("fingerprint", tokenizer["fingerprint"])]
+    if report is not None:
+        found.rows += [("made from", f"{key}: {_value(value)}") for key, value in _given(report.command)]
+        found.rows.append(("written by", f"Cotext {report.cotext}"))
+        if isinstance(teacher := content.get("distillation"), dict):
+            found.rows.append(("targets by", str(teacher.get("signature"))))
+        found.rows += [("", overlap.render(split)) for split, overlap in report.overlap.items()]
+        found.rows += [("", note) for note in report.notes]
+        noted = report.tokenizer.get("fingerprint")
+        if tokenizer and noted not in (None, tokenizer["fingerprint"]):
+            problem = "not the tokenizer that the corpus was prepared with"
+            found.problems.append(f"{folder / 'tokenizer'}: {problem}")
+    found.rows.append(("on disk", in_bytes(found.facts["bytes"])))
+    for name in (TRAIN, "dev.arrow"):
+        if not store_exists(folder / name):
+            found.problems.append(f"{folder / name}: is missing; training needs it")
+    return found
+
+
+def _given(command: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What of a command says something."""
+    return [(key, value) for key, value in command.items() if value not in (None, "", False, [], {})]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={each}" for key, each in value.items())
+    return str(value)
+
+
+class SeedsSummary:
+    """A summary of runs of several seeds: what all have in common once, and what each has for itself.
+
+    `problems`: what keeps the runs from being one system. Each run has problems of its own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folders = {seed: seed_folder(folder, seed) for seed in seeds_in(folder)}
+        self.folder, self.size = folder, size_of(folder)
+        self.runs = {seed: run_info(run) for seed, run in folders.items()}
+        self.problems: list[str] = []
+        if missing := missing_seeds(folder, folders):
+            self.problems.append(missing)
+        described = {seed: folders[seed] for seed, run in self.runs.items() if run.facts["signature"]}
+        if described:
+            try:
+                require_alike(folder, described)
+            except CotextError as error:
+                self.problems.append(str(error))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "format": "cotext-seeds",
+            "version": 1,
+            "folder": str(self.folder),
+            "seeds": list(self.runs),
+            "runs": [run.as_dict() for run in self.runs.values()],
+            "bytes": self.size,
+            "problems": self.problems,
+        }
+
+    def render(self) -> str:
+        """What all runs have in common, a table with a line for each, and what else differs."""
+        rows: dict[int, Rows] = {
+            seed: [row for row in run.rows if row[0] not in _IN_TABLE] for seed, run in self.runs.items()
+        }
+        # A run that tells nothing of its system is no reason to repeat what the others share.
+        told = [rows[seed] for seed, run in self.runs.items() if run.facts["system"]] or list(rows.values())
+        shared = [row for row in told[0] if all(row in each for each in told)]
+        lines = [
+            f"{self.folder}: runs of the seeds {listed([str(seed) for seed in self.runs])}",
+            *render_info([*shared, ("on disk", in_bytes(self.size))]),
+            "",
+            render_rows([_HEADER, *(_table_row(seed, run) for seed, run in self.runs.items())], left=2),
+        ]
+        for seed, run in self.runs.items():
+            own = [row for row in rows[seed] if row not in shared]
+            own += [("problem", problem) for problem in run.problems]
+            if own:
+                lines += ["", f"seed {seed}", *render_info(own)]
+        if self.problems:
+            lines += ["", *render_info([("problem", problem) for problem in self.problems])]
+        return "\n".join(lines)
+
+
+def _table_row(seed: int, run: Summary) -> tuple[str, ...]:
+    scores = run.facts["training"] or {}
+    state = "finished" if scores.get("finished") else "not finished" if scores else "not known"
+    final = scores.get("final") or {}
+    return (
+        str(seed),
+        state,
+        f"{scores['update']:,}" if scores else _UNKNOWN,
+        *_best(scores.get("best_loss")),
+        *_best(scores.get("best_bleu")),
+        _number(final.get("loss")),
+        _number(final.get("bleu")),
+        in_bytes(run.facts["bytes"]["all"]),
+    )
+
+
+def _best(found: dict[str, Any] | None) -> tuple[str, str]:
+    return (_UNKNOWN, _UNKNOWN) if found is None else (_number(found["value"]), f"{found['update']:,}")
+
+
+def _number(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.4g}"

@@ -37,169 +37,117 @@ MAX_METRICS_BYTES: Final = 1 << 26  # a few hundred thousand reports
 TOTALS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 LABEL_WIDTH: Final = 14
 
+Rows = list[tuple[str, str]]
+
 
 @dataclass(slots=True)
-class RunInfo:
-    """The content of a run folder; None or empty: not known. `problems`: what is missing or damaged.
+class Summary:
+    """The content of a folder: `facts` for a program (JSON), `rows` of label and text for people.
 
-    `system` is the configuration in words; `imported` the class, folder and licence of the model that the run
-    was imported from; `data` what training noted of its data, and whether these are
-    still there; `scores` are those on the development set; sizes in bytes. `travels`: the files that it takes
-    to translate elsewhere; those of another run too where `system` names one for the first pass.
+    What is not known is None or empty. `problems`: what is missing or damaged.
     """
 
-    run: Path
-    system: dict[str, Any] = field(default_factory=dict)
-    description: Description | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    parameters: int | None = None
-    tokenizer: dict[str, Any] = field(default_factory=dict)
-    imported: dict[str, str] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, Any] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    checkpoints: list[int] = field(default_factory=list)
-    travels: list[str] = field(default_factory=list)
+    kind: str
+    heading: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        described = self.description
-        return {
-            "format": "cotext-run",
-            "version": 1,
-            "run": str(self.run),
-            "signature": None if described is None else described.signature,
-            "system": self.system or None,
-            "model": {
-                "parameters": self.parameters,
-                "updates": None if described is None else described.updates,
-                "format": self.metadata.get("cotext.format"),
-                "cotext": self.metadata.get("cotext.version"),
-            },
-            "tokenizer": self.tokenizer or None,
-            "imported": self.imported or None,
-            "data": self.data or None,
-            "training": self.scores or None,
-            "bytes": self.sizes,
-            "checkpoints": self.checkpoints,
-            "travels": {
-                "files": self.travels,
-                "bytes": self.sizes["travels"],
-                "first_pass": self.system.get("first_pass"),
-            },
-            "problems": self.problems,
-        }
+        return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
 
     def render(self) -> str:
         """One line for each thing that is known."""
-        rows = [*self.rows(), *(("problem", problem) for problem in self.problems)]
-        return "\n".join([f"{self.run}: a run", *render_info(rows)])
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Label and text of each thing that is known, problems left out."""
-        return [*self._system_rows(), *self._training_rows(), *self._size_rows()]
-
-    def _system_rows(self) -> list[tuple[str, str]]:
-        rows = system_rows(self.system)
-        if self.parameters is not None and self.description is not None:
-            written = self.metadata.get("cotext.version")
-            rows += [
-                ("parameters", f"{self.parameters:,}"),
-                weights_row(self.description.updates),
-                ("written by", f"Cotext {written}, model format {self.metadata['cotext.format']}"),
-                ("signature", self.description.signature),
-            ]
-        if self.tokenizer:
-            rows.append(tokenizer_row(self.tokenizer))
-        if found := self.imported:
-            licence = found["licence"] or "not recorded"
-            rows.append(("imported from", f"{found['class']}, {found['folder']}; licence {licence}"))
-        return rows
-
-    def _training_rows(self) -> list[tuple[str, str]]:
-        rows: list[tuple[str, str]] = []
-        if self.data:
-            states = {"there": "still there", "missing": "no longer there", "other": "other data by now"}
-            rows.append(("data", f"{self.data['folder']} ({states[self.data['state']]})"))
-            for split in ("train", "dev"):
-                if totals := self.data[split]:
-                    rows.append((f"  {split}", render_totals(totals)))
-        if self.scores:
-            found = self.scores
-            state = "finished" if found["finished"] else "interrupted, or still in training,"
-            rows.append(("training", f"{state} at update {found['update']:,}"))
-            for key, title, unit in (
-                ("best_loss", "best loss", " nats a token"),
-                ("best_bleu", "best BLEU", ""),
-            ):
-                if best := found[key]:
-                    where = f"on the development set, at update {best['update']:,}"
-                    rows.append((title, f"{best['value']:.4g}{unit} {where}"))
-            if best := found["best"]:
-                by = f"train.best_by = {found['best_by']} ({best['value']:.4g})"
-                rows.append(("best checkpoint", f"at update {best['update']:,}, by {by}"))
-            if gates := found["gates"]:
-                words = (f"{name} {value:.3f}" for name, value in gates.items())
-                rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
-            if final := found["final"]:
-                scores = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
-                rows.append(("final model", f"{', '.join(scores)} on the development set"))
-        return rows
-
-    def _size_rows(self) -> list[tuple[str, str]]:
-        sizes, listed = self.sizes, ", ".join(map(str, self.checkpoints)) or "none"
-        rows = [
-            ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
-            ("checkpoints", f"{listed}; {in_bytes(sizes['checkpoints'])}"),
-        ]
-        if self.travels:
-            needed = f"{', '.join(self.travels)} ({in_bytes(sizes['travels'])}), nothing else"
-            if other := self.system.get("first_pass"):
-                needed += f" of this run; and the run {other}, which writes the first pass"
-            rows.append(("to translate", needed))
-        return rows
+        problems = (("problem", problem) for problem in self.problems)
+        return "\n".join([self.heading, *render_info([*self.rows, *problems])])
 
 
-def run_info(run: Path) -> RunInfo:
+def run_info(run: Path) -> Summary:
     """Read what a run folder says of itself; damage is listed in `problems`."""
-    info = RunInfo(run, checkpoints=checkpoints(run))
-    _read_model(info)
-    _read_tokenizer(info)
-    _read_data(info)
-    _read_scores(info)
-    if noted := noted_import(run):
-        info.imported = {key: str(noted.get(key, "")) for key in ("class", "folder", "licence")}
-    if info.description is not None and info.tokenizer:
-        info.travels = ["model.safetensors", *(f"tokenizer/{name}" for name in info.tokenizer["files"])]
-    info.sizes = {
-        "model": size_of(run / "model.safetensors"),
-        "checkpoints": size_of(run / "checkpoints"),
-        "all": size_of(run),
-        "travels": sum(size_of(run / name) for name in info.travels),
+    found = Summary("run", f"{run}: a run", {"run": str(run)})
+    described = _read_model(found, run)
+    tokenizer = _read_tokenizer(found, run, described)
+    noted = noted_import(run)
+    imported = {key: str(noted.get(key, "")) for key in ("class", "folder", "licence")} if noted else None
+    if imported is not None:
+        licence = imported["licence"] or "not recorded"
+        told = f"{imported['class']}, {imported['folder']}; licence {licence}"
+        found.rows.append(("imported from", told))
+    found.facts["imported"] = imported
+    _read_data(found, run)
+    _read_scores(found, run)
+    travels = []
+    if described is not None and tokenizer:
+        travels = ["model.safetensors", *(f"tokenizer/{name}" for name in tokenizer["files"])]
+    saved = checkpoints(run)
+    sizes = {name: size_of(run / file) for name, file in (("model", "model.safetensors"),
+             ("checkpoints", "checkpoints"), ("all", ""))}  # fmt: skip
+    system = found.facts["system"] or {}
+    carried = sum(size_of(run / name) for name in travels)
+    found.facts |= {
+        "bytes": {**sizes, "travels": carried},
+        "checkpoints": saved,
+        "travels": {"files": travels, "bytes": carried, "first_pass": system.get("first_pass")},
     }
-    return info
+    listed = ", ".join(map(str, saved)) or "none"
+    found.rows += [
+        ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
+        ("checkpoints", f"{listed}; {in_bytes(sizes['checkpoints'])}"),
+    ]
+    if travels:
+        found.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
+    return found
 
 
-def _read_model(info: RunInfo) -> None:
-    path, written = info.run / "model.safetensors", info.run / "config.yaml"
+def travel_words(files: Sequence[str], size: int, first_pass: str | None) -> str:
+    """The files that it takes to translate elsewhere; those of another run too that writes the first pass."""
+    needed = f"{', '.join(files)} ({in_bytes(size)}), nothing else"
+    if first_pass:
+        needed += f" of this run; and the run {first_pass}, which writes the first pass"
+    return needed
+
+
+def _read_model(found: Summary, run: Path) -> Description | None:
+    path, written = run / "model.safetensors", run / "config.yaml"
+    metadata: dict[str, str] = {}
+    parameters, described, config = None, None, None
     try:
         if not os.path.lexists(path):
-            info.problems.append(f"{path}: no model yet: there is one from the first validation on")
+            found.problems.append(f"{path}: no model yet: there is one from the first validation on")
         else:
-            info.metadata = read_metadata(path)
-            info.parameters = sum(map(math.prod, read_shapes(path).values()))
-            info.description = describe_file(path)
-            info.system = describe_system(info.description.config)
+            metadata = read_metadata(path)
+            parameters = sum(map(math.prod, read_shapes(path).values()))
+            described = describe_file(path)
+            config = described.config
     except CotextError as error:
-        info.problems.append(str(error))
-    if not info.system and os.path.lexists(written):
+        found.problems.append(str(error))
+    if config is None and os.path.lexists(written):
         try:
-            info.system = describe_system(
-                parse_config(parse_yaml(read_text(written), str(written)), str(written))
-            )
+            config = parse_config(parse_yaml(read_text(written), str(written)), str(written))
         except CotextError as error:
-            info.problems.append(str(error))
+            found.problems.append(str(error))
+    system = {} if config is None else describe_system(config)
+    found.rows += system_rows(system)
+    if parameters is not None and described is not None:
+        words = f"Cotext {metadata.get('cotext.version')}, model format {metadata['cotext.format']}"
+        found.rows += [
+            ("parameters", f"{parameters:,}"),
+            weights_row(described.updates),
+            ("written by", words),
+            ("signature", described.signature),
+        ]
+    found.facts |= {
+        "signature": None if described is None else described.signature,
+        "system": system or None,
+        "model": {
+            "parameters": parameters,
+            "updates": None if described is None else described.updates,
+            "format": metadata.get("cotext.format"),
+            "cotext": metadata.get("cotext.version"),
+        },
+    }
+    return described
 
 
 def describe_system(config: Config) -> dict[str, Any]:
@@ -226,33 +174,45 @@ def describe_system(config: Config) -> dict[str, Any]:
     }
 
 
-def _read_tokenizer(info: RunInfo) -> None:
-    folder = info.run / "tokenizer"
+def _read_tokenizer(found: Summary, run: Path, described: Description | None) -> dict[str, Any]:
+    folder, tokenizer = run / "tokenizer", {}
     try:
-        info.tokenizer = describe_tokenizer(folder)
+        tokenizer = describe_tokenizer(folder)
+        found.rows.append(tokenizer_row(tokenizer))
+        if described is not None and tokenizer["fingerprint"] != described.fingerprint:
+            found.problems.append(f"{folder}: not the tokenizer that the model was trained with")
     except CotextError as error:
-        info.problems.append(str(error))
-        return
-    if info.description is not None and info.tokenizer["fingerprint"] != info.description.fingerprint:
-        info.problems.append(f"{folder}: not the tokenizer that the model was trained with")
+        found.problems.append(str(error))
+    found.facts["tokenizer"] = tokenizer or None
+    return tokenizer
 
 
-def _read_data(info: RunInfo) -> None:
-    path = info.run / "data.json"
+def _read_data(found: Summary, run: Path) -> None:
+    """What training noted of its data, and whether these are still there."""
+    path = run / "data.json"
+    found.facts["data"] = None
     if not os.path.lexists(path):
         return
     try:
         noted = unsealed(read_text(path))
-        folder, digests = noted["folder"], dict(noted["checksums"])
-        info.data = {
-            "folder": str(folder),
-            "state": _state(Path(folder), digests),
-            **{split: _totals(noted.get(split)) for split in ("train", "dev")},
-        }
+        folder, digests = str(noted["folder"]), dict(noted["checksums"])
+        totals = {split: _totals(noted.get(split)) for split in ("train", "dev")}
+        state = _state(Path(folder), digests)
     except CotextError as error:
-        info.problems.append(str(error))
+        found.problems.append(str(error))
+        return
     except (ValueError, KeyError, TypeError):
-        info.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
+        found.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
+        return
+    found.facts["data"] = {"folder": folder, "state": state, **totals}
+    states = {"there": "still there", "missing": "no longer there", "other": "other data by now"}
+    found.rows.append(("data", f"{folder} ({states[state]})"))
+    found.rows += totals_rows(totals)
+
+
+def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
+    """The totals of the splits that are known."""
+    return [(f"  {split}", render_totals(each)) for split, each in totals.items() if each]
 
 
 def _state(folder: Path, digests: dict[str, Any]) -> str:
@@ -280,14 +240,16 @@ def _totals(noted: Any) -> dict[str, int] | None:
     return {key: noted[key] for key in TOTALS}
 
 
-def _read_scores(info: RunInfo) -> None:
-    path = info.run / "metrics.jsonl"
+def _read_scores(found: Summary, run: Path) -> None:
+    """Scores on the development set, as training reported them."""
+    path = run / "metrics.jsonl"
+    found.facts["training"] = None
     if not os.path.lexists(path):
         return
     try:
         *lines, _ = sealed_lines(path, MAX_METRICS_BYTES)
     except CotextError as error:
-        info.problems.append(str(error))
+        found.problems.append(str(error))
         return
     reports, damaged = [], 0
     for line in lines:
@@ -297,27 +259,50 @@ def _read_scores(info: RunInfo) -> None:
         except (ValueError, KeyError, TypeError, OverflowError):
             damaged += 1
     if damaged:
-        info.problems.append(f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count")
+        found.problems.append(f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count")
     if reports:
-        last = reports[-1]
-        finished, by = last.get("kind") == "final", info.system.get("best_by", "loss")
-        final = {"loss": _number(last, "nll_current"), "bleu": _number(last, "bleu")}
-        validations = [report for report in reports if report.get("kind") == "validation"]
-        info.scores = {
-            "finished": finished,
-            "update": last["update"],
-            "best_loss": _best(validations, "nll_current", min),
-            "best_bleu": _best(validations, "bleu", max),
-            "best": _best(validations, BEST_BY[by], max if by == "bleu" else min),
-            "best_by": by,
-            "final": final if finished else None,
-            "gates": {
-                name.removeprefix("gates."): value
-                for report in reports[-1:]
-                for name, value in report.items()
-                if name.startswith("gates.") and isinstance(value, float)
-            },
-        }
+        by = (found.facts["system"] or {}).get("best_by", "loss")
+        found.facts["training"] = scores = _scores(reports, by)
+        found.rows += _score_rows(scores)
+
+
+def _scores(reports: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
+    last = reports[-1]
+    finished = last.get("kind") == "final"
+    validations = [report for report in reports if report.get("kind") == "validation"]
+    return {
+        "finished": finished,
+        "update": last["update"],
+        "best_loss": _best(validations, "nll_current", min),
+        "best_bleu": _best(validations, "bleu", max),
+        "best": _best(validations, BEST_BY[by], max if by == "bleu" else min),
+        "best_by": by,
+        "final": {"loss": _number(last, "nll_current"), "bleu": _number(last, "bleu")} if finished else None,
+        "gates": {
+            name.removeprefix("gates."): value
+            for name, value in last.items()
+            if name.startswith("gates.") and isinstance(value, float)
+        },
+    }
+
+
+def _score_rows(scores: dict[str, Any]) -> Rows:
+    state = "finished" if scores["finished"] else "interrupted, or still in training,"
+    rows = [("training", f"{state} at update {scores['update']:,}")]
+    for key, title, unit in (("best_loss", "best loss", " nats a token"), ("best_bleu", "best BLEU", "")):
+        if best := scores[key]:
+            where = f"on the development set, at update {best['update']:,}"
+            rows.append((title, f"{best['value']:.4g}{unit} {where}"))
+    if best := scores["best"]:
+        by = f"train.best_by = {scores['best_by']} ({best['value']:.4g})"
+        rows.append(("best checkpoint", f"at update {best['update']:,}, by {by}"))
+    if gates := scores["gates"]:
+        words = (f"{name} {value:.3f}" for name, value in gates.items())
+        rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
+    if final := scores["final"]:
+        told = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+        rows.append(("final model", f"{', '.join(told)} on the development set"))
+    return rows
 
 
 def _best(reports: Sequence[dict[str, Any]], key: str, choose: Any) -> dict[str, Any] | None:

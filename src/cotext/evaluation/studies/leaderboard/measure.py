@@ -1,8 +1,9 @@
 """Outputs of many systems on one test set: scores, a ranking with clusters, lengths, omissions, controls."""
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,24 +11,122 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-from cotext.evaluation.metrics.bleu import Measurement, Score, find_protocol, measure
 from cotext.evaluation.metrics.comet import Progress, measure_comet
+from cotext.evaluation.metrics.interface import (
+    Measurement,
+    Score,
+    find_protocol,
+    is_lower_better,
+    measure,
+)
 from cotext.evaluation.metrics.profile import LENGTHS, Bucket
 from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.flips import SIGNIFICANT, least_p
-from cotext.evaluation.statistics.ranking import Place, places, ranked
 from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
     PairedTest,
     Resampling,
     bootstrap_scores,
+    least_p,
     paired_test,
     percentiles,
 )
-from cotext.evaluation.studies.leaderboard.controls import controls
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
+
+SOURCE: Final = "copy of the source"
+FOREIGN: Final = "reference of other documents"
+SHUFFLED: Final = "reference, sentences shuffled"
+REFERENCE: Final = "reference"
+
+
+def controls(
+    source: Sequence[Document], reference: Sequence[Document], seed: int
+) -> dict[str, list[Document]]:
+    """The controls that can be made of a source (if there is any) and a reference, by name.
+
+    The reference of other documents has as many sentences in every document as it should, and is good text of
+    the same kind, which has nothing to do with the source. The shuffled one has the sentences of each
+    document in another order: scores that are as good as the reference's do not see it.
+    """
+    made = {SOURCE: list(source)} if source else {}
+    if len(reference) > 1:
+        made[FOREIGN] = [_of_others(reference, index) for index in range(len(reference))]
+    generator = random.Random(seed)
+    made[SHUFFLED] = [_shuffled(document, generator) for document in reference]
+    made[REFERENCE] = list(reference)
+    return made
+
+
+def _of_others(documents: Sequence[Document], index: int) -> Document:
+    """The sentences of the documents that follow, as many as a document has, again from the first on."""
+    wanted = len(documents[index])
+    others = chain(documents[index + 1 :], documents[:index])
+    sentences: list[str] = []
+    for document in others:
+        sentences += document.sentences
+        if len(sentences) >= wanted:
+            break
+    repeated = sentences * (1 + wanted // max(1, len(sentences)))
+    return Document(documents[index].id, tuple(repeated[:wanted]))
+
+
+def _shuffled(document: Document, generator: random.Random) -> Document:
+    sentences = list(document.sentences)
+    generator.shuffle(sentences)
+    return Document(document.id, tuple(sentences))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A system in a ranking.
+
+    It is significantly worse than `first` - 1 systems, and than all but the `last` significantly better: its
+    rank is one of `first` to `last`. Every system of a `cluster`, counted from 1, is significantly better
+    than every one of the clusters behind it.
+    """
+
+    system: str
+    first: int
+    last: int
+    cluster: int
+
+    @property
+    def ranks(self) -> str:
+        """As in 3 or 2-4."""
+        return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
+    """The systems, the best first; equals in the order given."""
+    sign = 1 if is_lower_better(protocol) else -1
+    return sorted(scores, key=lambda name: sign * scores[name])
+
+
+def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list[Place]:
+    """The places of systems in this order, by tests of all pairs; without tests nobody is apart."""
+    better = _better(test, protocol)
+    count = len(order)
+    found, cluster = [], 1
+    for index, system in enumerate(order):
+        apart = all((above, below) in better for above in order[:index] for below in order[index:])
+        cluster += index > 0 and apart
+        above = sum((other, system) in better for other in order)
+        below = sum((system, other) in better for other in order)
+        found.append(Place(system, 1 + above, count - below, cluster))
+    return found
+
+
+def _better(test: PairedTest | None, protocol: str) -> set[tuple[str, str]]:
+    """Pairs of which the first system is significantly better than the second."""
+    pairs = set()
+    for each in test.comparisons if test is not None else ():
+        if each.p_corrected < SIGNIFICANT and each.difference:
+            up = (each.difference > 0) != is_lower_better(protocol)
+            pairs.add((each.system, each.baseline) if up else (each.baseline, each.system))
+    return pairs
+
 
 SAMPLES: Final = 10_000
 # Of randomisation: the least p that is corrected for all pairs is then at most 1 / 40.
@@ -142,7 +241,9 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     if taken := sorted(made.keys() & aligned.keys()):
         raise CotextError(f"{taken[0]!r} is the name of a control; rename the file")
     texts = {**aligned, **made}
-    measured = measure(texts, references, request.protocols, target_language=request.target_language)
+    measured = measure(
+        texts, references, request.protocols, target_language=request.target_language, source=source
+    )
     if comet is not None:
         more = measure_comet(comet, texts, source, references, on_comet)
         measured = {name: [*each, *more[name]] for name, each in measured.items()}

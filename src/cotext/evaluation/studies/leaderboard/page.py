@@ -4,17 +4,23 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
+from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.profile import TITLES
 from cotext.evaluation.metrics.realign import document_lines
-from cotext.evaluation.statistics.flips import SIGNIFICANT
-from cotext.evaluation.statistics.ranking import Place
-from cotext.evaluation.statistics.significance import SystemDifference
-from cotext.evaluation.studies.leaderboard.controls import FOREIGN, REFERENCE, SHUFFLED, SOURCE
-from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
-from cotext.evaluation.studies.plots import legend_mark, quality_by, score_intervals
+from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
+from cotext.evaluation.studies.leaderboard.measure import (
+    FOREIGN,
+    REFERENCE,
+    SHUFFLED,
+    SOURCE,
+    Entry,
+    Leaderboard,
+    Place,
+)
+from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, table, whole_page
-from cotext.runtime.tables import render_p
+from cotext.runtime.tables import listed, render_p
 
 _PLOTTED = 4  # systems that a plot tells apart by marker and line
 _COLUMNS = 10  # of differences that fit on a screen and on paper
@@ -90,9 +96,10 @@ def _ranking(found: Leaderboard) -> str:
 def _caption(found: Leaderboard) -> str:
     scored = found.systems[0].intervals_95[found.ranking] is not None
     intervals = " With 95 % intervals by bootstrap over documents." if scored else ""
-    lower = [score.title for score in found.systems[0].scores if score.protocol == "ter"]
+    lower = [score.title for score in found.systems[0].scores if is_lower_better(score.protocol)]
+    direction = f" {escape(listed(lower))}: lower is better." if lower else ""
     return (
-        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{' TER: lower is better.' if lower else ''} "
+        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{direction} "
         "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
         "the reference."
     )
@@ -171,20 +178,10 @@ def _tested(each: SystemDifference | None) -> str:
 def _lengths(found: Leaderboard) -> Iterable[str]:
     title = found.ranks_by.title
     if len(found.lengths) > 1:
-        shown = found.systems[:_PLOTTED]
-        told = ". ".join(
-            f"{entry.name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in found.lengths)
-            for i, entry in enumerate(shown)
-        )
-        items = "".join(f"<li>{legend_mark(i)} {escape(entry.name)}</li>" for i, entry in enumerate(shown))
-        svg = quality_by(
-            TITLES["length"], found.lengths, len(shown), escape(f"{title} by length of documents. {told}.")
-        )
-        first = f"The first {len(shown)} systems." if len(found.systems) > len(shown) else ""
-        yield (
-            f'<ul class="legend">{items}</ul>\n<figure class="curves">{svg}<figcaption>{first}</figcaption>'
-            "</figure>"
-        )
+        titles = [entry.name for entry in found.systems[:_PLOTTED]]
+        svg = quality_by(TITLES["length"], found.lengths, titles)
+        first = f"The first {len(titles)} systems." if len(found.systems) > len(titles) else ""
+        yield f'{legend(titles)}\n<figure class="curves">{svg}<figcaption>{first}</figcaption></figure>'
     rows = [
         (escape(entry.name), *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
         for number, entry in enumerate(found.systems)

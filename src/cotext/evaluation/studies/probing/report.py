@@ -3,22 +3,375 @@
 The classifiers learn on documents of the training store and are tested on documents of the development store,
 which they never saw. The documents are the same for every seed and, of one data folder, for every run; what a
 seed draws is told at `probe`.
+
+Probing of trained runs for positions: what is learned from and tested on.
+
+The classifiers learn on documents of the training store and are tested on documents of the development store,
+which they never saw. The documents are the same for every seed and, of one data folder, for every run; what a
+seed draws is told at `probe`.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import torch
+
+from cotext.data.batch import Instance, Source
+from cotext.data.batching import pack
+from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import source_batch
+from cotext.data.sampling import instances_of
+from cotext.data.store import TokenStore
 from cotext.evaluation.requests import ProbeRequest
-from cotext.evaluation.studies.probing.probe_runs import open_probes, parse_tasks, probe_run
-from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, Task
-from cotext.evaluation.studies.probing.probing_summary import Part, RunSummary
-from cotext.runtime.devices import choose_device
+from cotext.evaluation.studies.probing.probing import (
+    MAX_DISTANCE,
+    NEAR,
+    TASKS,
+    Figures,
+    Probed,
+    Split,
+    Task,
+    Tokens,
+    encoder_of,
+    probe,
+    read_states,
+)
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.runtime.devices import choose_device, choose_threads
+from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
+from cotext.training.prepared_data import PreparedData, data_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+SHOWN_DISTANCES: Final = (1, 2, 5, 10, 20)
+# A distance with fewer pairs, over all seeds, is left out of tables and pictures: its accuracy is noise.
+MIN_PAIRS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Percentages of several seeds."""
+
+    seeds: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return mean(self.seeds)
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation; 0 for a single one."""
+        return stdev(self.seeds) if len(self.seeds) > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f}" + (f" ±{self.spread:.1f}" if len(self.seeds) > 1 else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"mean": self.mean, "spread": self.spread, "seeds": list(self.seeds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`Figures` over seeds, in per cent."""
+
+    accuracy: Measured
+    near: Measured | None
+    by_distance: dict[int, Measured]
+
+    @staticmethod
+    def of(figures: Sequence[Figures]) -> "Summary":
+        """Collect the figures of all seeds; a distance counts where it occurs."""
+
+        def percent(values: Sequence[float | None]) -> Measured:
+            return Measured(tuple(100 * value for value in values if value is not None))
+
+        groups = [f.by_distance or {} for f in figures]
+        distances = sorted({d for group in groups for d in group})
+        near = percent([f.near for f in figures])
+        return Summary(
+            percent([f.accuracy for f in figures]),
+            near if near.seeds else None,
+            {d: percent([group.get(d) for group in groups]) for d in distances},
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; keys that do not apply are left out."""
+        content: dict[str, Any] = {"accuracy": self.accuracy.as_dict()}
+        if self.near is not None:
+            content[f"within_{NEAR}"] = self.near.as_dict()
+        if self.by_distance:
+            content["by_distance"] = {str(d): each.as_dict() for d, each in self.by_distance.items()}
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One task on one run."""
+
+    task: Task
+    classes: int
+    train_examples: int
+    test_examples: int
+    pairs: dict[int, int]  # test examples of all seeds, by distance
+    layers: tuple[Summary, ...]  # 0 .. L
+    token_alone: Summary
+    chance: Summary
+
+    @staticmethod
+    def of(task: Task, probed: Sequence[Probed]) -> "TaskSummary":
+        """Collect what all seeds found."""
+        return TaskSummary(
+            task=task,
+            classes=probed[0].classes,
+            train_examples=probed[0].train_examples,
+            test_examples=probed[0].test_examples,
+            pairs=dict(sorted(sum((Counter(p.pairs) for p in probed), Counter()).items())),
+            layers=tuple(Summary.of(layer) for layer in zip(*(p.layers for p in probed), strict=True)),
+            token_alone=Summary.of([p.token_alone for p in probed]),
+            chance=Summary.of([p.chance for p in probed]),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "classes": self.classes,
+            "train_examples": self.train_examples,
+            "test_examples": self.test_examples,
+            **({"pairs": {str(d): count for d, count in self.pairs.items()}} if self.pairs else {}),
+            "layers": [{"layer": i, **layer.as_dict()} for i, layer in enumerate(self.layers)],
+            "token_alone": self.token_alone.as_dict(),
+            "chance": self.chance.as_dict(),
+        }
+
+    def reliable(self, summary: Summary) -> dict[int, Measured]:
+        """Accuracy by distance, where there are enough pairs."""
+        return {d: each for d, each in summary.by_distance.items() if self.pairs[d] >= MIN_PAIRS}
+
+    def table(self) -> str:
+        """One line per layer; chance is that of the constant answer which is right most often."""
+        absolute = self.task == "absolute"
+        heading = (f"within {NEAR}",) if absolute else tuple(f"at ±{d}" for d in SHOWN_DISTANCES)
+        rows = [("layer", "accuracy", *heading)]
+        named = [(str(i), layer) for i, layer in enumerate(self.layers)]
+        for name, summary in (*named, ("token alone", self.token_alone)):
+            rest = [summary.near] if absolute else [self._both_signs(summary, d) for d in SHOWN_DISTANCES]
+            rows.append((name, str(summary.accuracy), *("-" if cell is None else str(cell) for cell in rest)))
+        # Over distances, a constant answer is all or nothing.
+        rest = [self.chance.near] if absolute else []
+        rows.append(
+            ("chance", str(self.chance.accuracy), *map(str, rest), *[""] * (len(heading) - len(rest)))
+        )
+        first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = (
+            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))]
+            for row in rows
+        )
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+    def _both_signs(self, summary: Summary, distance: int) -> Measured | None:
+        """The mean over j before and j after i; None where there are too few pairs of either."""
+        known = self.reliable(summary)
+        if not {-distance, distance} <= known.keys():
+            return None
+        pairs = zip(known[-distance].seeds, known[distance].seeds, strict=False)
+        return Measured(tuple(mean(pair) for pair in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The size of a set of documents."""
+
+    documents: int
+    rows: int
+    tokens: int
+    longest_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """All tasks on one run, and what was probed."""
+
+    name: str
+    run: str
+    signature: str
+    view: dict[str, Any]
+    model: dict[str, Any]
+    data: str
+    tokenizer: str
+    parts: dict[str, Part]  # train, held_out, test
+    tasks: dict[Task, TaskSummary]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        content = {
+            key: getattr(self, key)
+            for key in ("name", "run", "signature", "view", "model", "data", "tokenizer")
+        }
+        return {
+            **content,
+            "parts": {name: asdict(part) for name, part in self.parts.items()},
+            "tasks": {name: task.as_dict() for name, task in self.tasks.items()},
+        }
+
+
+HELD_OUT = 10  # one part in so many of the training documents decides which epoch is kept
+
+
+BATCH_TOKENS = 4000
+
+
+DOCUMENT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A run that is ready to be probed."""
+
+    name: str
+    run: Path
+    loaded: LoadedModel
+    data: PreparedData
+
+    @property
+    def layers(self) -> int:
+        """Encoder blocks."""
+        return len(encoder_of(self.loaded.with_states("cotext probe")))
+
+
+def parse_tasks(names: Sequence[str]) -> tuple[Task, ...]:
+    """The tasks of that name, each once and in the paper's order; `all` or nothing: every one.
+
+    Raises:
+        CotextError: an unknown name.
+    """
+    for name in names:
+        if name not in (*TASKS, "all"):
+            raise CotextError(f"no probing task '{name}': choose {', '.join(TASKS)} or all")
+    return tuple(task for task in TASKS if not names or task in names or "all" in names)
+
+
+def open_probes(runs: Sequence[Path], data: Path | None, update: int | None) -> list[Probe]:
+    """Load runs and their data.
+
+    Raises:
+        CotextError: no such run, no encoder blocks in it, its data gone or made with another tokenizer.
+    """
+    probes = []
+    for run in runs:
+        loaded = load_run(run, update)
+        encoder_of(loaded.left_to_right("cotext probe"))
+        twins = [other for other in runs if other.resolve().name == run.resolve().name]
+        name = run.resolve().name if len(twins) == 1 else str(run)
+        probes.append(Probe(name, run, loaded, data_of(run, data)))
+    return probes
+
+
+def probe_run(
+    opened: Probe,
+    tasks: Sequence[Task],
+    max_tokens: int,
+    seeds: int,
+    device: torch.device,
+    on_classifier: Callable[[], None] = lambda: None,
+) -> RunSummary:
+    """Probe all layers of a run; `on_classifier` is called layers + 2 times per task and seed."""
+    config = opened.loaded.config
+    torch.set_num_threads(choose_threads(config.model.dimension, config.train.threads))
+    model = opened.loaded.left_to_right("cotext probe").to(device)
+    parts: dict[str, tuple[Tokens, Part]] = {}
+    for name, instances in _sample(opened, max_tokens).items():
+        tokens = read_states(model, _batches(opened, instances), device)
+        documents = len({instance.document for instance in instances})
+        parts[name] = tokens, Part(documents, tokens.rows, len(tokens), tokens.longest)
+    split = Split(**{name: tokens for name, (tokens, _) in parts.items()})
+    return RunSummary(
+        name=opened.name,
+        run=str(opened.run),
+        signature=opened.loaded.signature,
+        view=config.view.model_dump(mode="json"),
+        model=config.model.model_dump(mode="json"),
+        data=str(opened.data.folder),
+        tokenizer=opened.loaded.tokenizer.fingerprint,
+        parts={name: part for name, (_, part) in parts.items()},
+        tasks={
+            task: TaskSummary.of(
+                task, [probe(task, split, seed, on_classifier) for seed in range(1, seeds + 1)]
+            )
+            for task in tasks
+        },
+    )
+
+
+def _sample(opened: Probe, max_tokens: int) -> dict[str, list[Instance]]:
+    """Instances to learn from, to choose the epoch by, and to test on."""
+    train, dev = opened.data.train, opened.data.dev
+    learned = _shuffled(train)
+    # Of a small corpus too, the larger part is to learn from.
+    held_out = _gather(opened, train, learned, min(max_tokens, train.totals.source_tokens) // HELD_OUT)
+    found = {
+        "train": _gather(opened, train, learned, max_tokens),
+        "held_out": held_out,
+        "test": _gather(opened, dev, _shuffled(dev), max_tokens),
+    }
+    for name, instances in found.items():
+        if not instances:
+            store = dev if name == "test" else train
+            raise CotextError(
+                f"{store.path}: too few documents whose rows fit into view.max_tokens = "
+                f"{opened.loaded.config.view.max_tokens}: probing needs two to learn from and one to test on"
+            )
+    return found
+
+
+def _shuffled(store: TokenStore) -> Iterator[int]:
+    return iter(np.random.default_rng(DOCUMENT_SEED).permutation(len(store)).tolist())
+
+
+def _gather(opened: Probe, store: TokenStore, documents: Iterator[int], max_tokens: int) -> list[Instance]:
+    """Rows of the next documents that have so many source tokens in all.
+
+    Where windows overlap there are more tokens in the rows than in the documents, and the rows are drawn at
+    random. Rows that are too long for training are left out here too.
+    """
+    config = opened.loaded.config.view
+    view, symbols = build_view(config), special_symbols(opened.loaded.tokenizer, config)
+    fitting: list[Instance] = []
+    tokens_read = 0
+    for index in documents:
+        document = store[index]
+        rows = instances_of(document, view)
+        fitting.extend(row for row in rows if row.row_tokens(symbols) <= config.max_tokens)
+        tokens_read += sum(map(len, document.source))
+        if tokens_read >= max_tokens:
+            break
+    drawn: list[Instance] = []
+    tokens = 0
+    for number in np.random.default_rng(DOCUMENT_SEED).permutation(len(fitting)).tolist():
+        if drawn and tokens >= max_tokens:
+            break
+        drawn.append(fitting[number])
+        tokens += fitting[number].source_tokens(symbols)
+    return drawn
+
+
+def _batches(opened: Probe, instances: Sequence[Instance]) -> Iterator[Source]:
+    symbols = special_symbols(opened.loaded.tokenizer, opened.loaded.config.view)
+    in_order = sorted(instances, key=lambda instance: instance.source_tokens(symbols))
+    for group in pack([[instance.source_tokens(symbols)] for instance in in_order], BATCH_TOKENS):
+        # Rows of like length, not neighbours: where rows of a document see each other, these do not.
+        yield source_batch([replace(in_order[i], document=i) for i in group], symbols)
 
 
 def probe_runs(
@@ -62,7 +415,7 @@ def as_dict(found: Sequence[RunSummary], max_tokens: int, seeds: int) -> dict[st
 
 def draw(task: Task, found: Sequence[RunSummary]) -> "Figure":
     """The picture of a task: figures 1, 2 and 3 of the paper."""
-    from cotext.evaluation.studies.pictures import probed_by_distance, probed_by_layer
+    from cotext.evaluation.studies.plots import probed_by_distance, probed_by_layer
 
     named = [(summary.name, summary.tasks[task]) for summary in found]
     return probed_by_layer(named) if task == "absolute" else probed_by_distance(named)
