@@ -25,10 +25,10 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 @cache
 def options() -> dict[str, set[str]]:
-    """The options of every command."""
+    """The options of every command; those of the program itself may stand behind a command, too."""
     group: Any = typer.main.get_command(app)
     return {
-        name: {"--help", *(option for p in command.params for option in (*p.opts, *p.secondary_opts))}
+        name: {"--help", *(o for p in (*group.params, *command.params) for o in (*p.opts, *p.secondary_opts))}
         for name, command in group.commands.items()
     }
 

@@ -321,7 +321,7 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
     place = partial(named_in, folder=Path(facts["folder"]))
     teacher, folder = place(Path(facts["teacher"])), place(Path(facts["data"]))
     request = DistillRequest(
-        teacher=teacher, data=folder, out=out, decode=facts["decode"], checkpoint=facts["update"]
+        teacher=teacher, data=folder, out=out, decode=facts["decode"], checkpoint=facts["checkpoint"]
     )
     data = open_data(request.data)
     if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
