@@ -20,6 +20,7 @@ from cotext.runtime.integrity import sealed, unsealed
 
 FORMAT: Final = "cotext-job"
 VERSION: Final = 1
+MAX_HEADER_BYTES: Final = 1 << 24  # what is longer is not ours, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
 DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # of a line that is not ours
 
@@ -113,7 +114,7 @@ class Header:
         """
         require_regular(path)
         with storage(path), path.open("rb") as file:
-            line = file.readline()
+            line = file.readline(MAX_HEADER_BYTES)
         try:
             content = unsealed(line.decode())
             shard, units = Shard(content["shard"], content["shards"]), range(*content["range"])
