@@ -130,7 +130,7 @@ def test_metrics_and_statistics_know_no_model() -> None:
 
 
 def test_the_trainer_is_handed_its_validation_by_translation() -> None:
-    trainer = {"trainer", "validation", "checkpoints", "accelerator", "sums", "log", "resume"}
+    trainer = {"trainer", "validation", "checkpoints", "accelerator", "log", "resume"}
     for name in trainer:
         found = set(imports(FILES[f"cotext.training.{name}"]))
         assert not [imported for imported in found if room(imported) in ("search", "translation")], name

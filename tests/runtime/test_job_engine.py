@@ -254,6 +254,11 @@ def test_a_file_of_somebody_else_in_the_way_is_left_alone(tmp_path: Path) -> Non
     os.mkfifo(journal_of(out))
     with pytest.raises(CotextError, match=r"out\.partial: is in the way, and not a regular file"):
         run(Copy(out), overwrite=True)
+    folder_of(out).mkdir()
+    os.mkfifo(folder_of(out) / "2-of-2.jsonl")
+    for refuse in (join, lambda out: run_shard(Copy(out, Shard(1, 2)))):
+        with pytest.raises(CotextError, match=r"2-of-2\.jsonl: is in the way, and not a regular file"):
+            refuse(out)
 
 
 def test_results_of_another_job_are_neither_taken_over_nor_lost(tmp_path: Path) -> None:

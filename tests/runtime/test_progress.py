@@ -65,6 +65,23 @@ def test_time_left_is_there_from_the_first_report_on(clock: Clock, screen: io.St
     ]
 
 
+def test_a_task_follows_another(clock: Clock, screen: io.StringIO) -> None:
+    """Its time left is its own."""
+    meter = Meter("translating", 2, None)
+    meter.start(0)
+    clock.now += 100
+    meter.advance_to(2)
+    meter.next_task("writing", 10, 40)
+    clock.now += 20
+    meter.next_task("writing", 20, 40)
+    meter.next_task("writing", 40, 40)
+    assert screen.getvalue().splitlines() == [
+        "translating 2/2",
+        "writing 20/40  0:40 left",
+        "writing 40/40",
+    ]
+
+
 def test_what_goes_on_between_two_steps_has_a_time_left_of_its_own(clock: Clock, screen: io.StringIO) -> None:
     meter = Meter("training", 100, None)
     meter.start(0)

@@ -20,7 +20,7 @@ from cotext.serving.database import Database
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import note_system, note_translated
+from cotext.serving.logs import note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work

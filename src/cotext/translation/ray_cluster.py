@@ -158,7 +158,8 @@ class _OnRay(DocumentTranslator):
             raise CotextError("glossaries and translation memories are not for --on; leave one of them out")
         ray, given = _ray(), list(documents)
         lots = lots_of(given, self._workers)
-        at_work: dict[Any, tuple[Any, range]] = {}
+        at_work: dict[Any, Any] = {}  # by what they are going to give
+        lot_of: dict[Any, range] = {}
         with _told(), ExitStack() as stack:
             idle = [self._make() for _ in lots[: self._workers]]
             for worker in idle:
@@ -166,12 +167,12 @@ class _OnRay(DocumentTranslator):
             while lots or at_work:
                 while idle and lots:
                     worker, lot = idle.pop(), lots.pop(0)
-                    at_work[worker.translate.remote(given[lot.start : lot.stop])] = worker, lot
+                    promise = worker.translate.remote(given[lot.start : lot.stop])
+                    at_work[promise], lot_of[promise] = worker, lot
                 for worker in idle:  # makes room for one that is to be restarted
                     ray.kill(worker)
                 [ready], _ = ray.wait([*at_work])
-                worker, lot = at_work.pop(ready)
-                idle = [worker]
+                idle, lot = [at_work.pop(ready)], lot_of.pop(ready)
                 for number, translation in ray.get(ready):
                     on_sentences(len(translation.document))
                     yield lot[number], translation

@@ -6,7 +6,8 @@ appears under its name when it is complete; the same command continues an interr
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -154,7 +155,7 @@ class CorpusJob(Job[FileReport]):
 
     def write(self, results: Results) -> FileReport:
         """Write the translation, its scores and its lists."""
-        return _write_corpus(self.out, self._documents.values(), self.facts, results)
+        return _write_corpus(self.out, self._documents.values, self.facts, results)
 
 
 def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
@@ -172,22 +173,11 @@ def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> File
     source = Path(facts["source"])
     if checksums_of([source], facts["format"]) != parts.header.identity["source"]:
         raise CotextError(f"{source}: is not what the shards have translated; put that file back")
-    return _write_corpus(out, _Documents(source, facts["format"]), facts, parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Documents(Iterable[Document]):
-    """The documents of a file, which is read each time they are."""
-
-    path: Path
-    format: str
-
-    def __iter__(self) -> Iterator[Document]:
-        return read_documents(self.path, self.format)
+    return _write_corpus(out, partial(read_documents, source, facts["format"]), facts, parts)
 
 
 def _write_corpus(
-    out: Path, documents: Iterable[Document], facts: Mapping[str, Any], results: Results
+    out: Path, documents: Callable[[], Iterable[Document]], facts: Mapping[str, Any], results: Results
 ) -> FileReport:
     def translations() -> Iterator[Translation]:
         return map(translation_of, results.values())
@@ -203,12 +193,12 @@ def _write_corpus(
     if facts["scores"]:
         write_scores(Path(facts["scores"]), translations())
     if facts["nbest"] > 1:
-        pairs = paired_documents(documents, translations(), FileReport())
+        pairs = paired_documents(documents(), translations(), FileReport())
         report.lists = str(lists_beside(out))
         write_lists(out, pairs, translations(), facts["nbest"], signature)
     else:
         remove_lists(out)
-    write_translations(out, paired_documents(documents, translations(), report), format)
+    write_translations(out, paired_documents(documents(), translations(), report), format)
     return report
 
 

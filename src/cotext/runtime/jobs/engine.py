@@ -186,9 +186,7 @@ def _work(job: Job[Any], journal: Journal, on_size: Callable[[int], None]) -> No
 def _require_same_job(out: Path, header: Header) -> None:
     """Refuse the journals of another job."""
     for path in sorted(folder_of(out).glob(JOURNALS)):
-        with storage(path), path.open("rb") as file:
-            other = Header.read(file.readline(), path)
-        if changed := differences(other.of_job, header.of_job):
+        if changed := differences(Header.read(path).of_job, header.of_job):
             raise other_job(path, changed, f"delete {folder_of(out)}")
         return
 
@@ -310,8 +308,7 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
     found: dict[Shard, tuple[Path, Header]] = {}
     first: Header | None = None
     for path in paths:
-        with path.open("rb") as file:
-            header = Header.read(file.readline(), path)
+        header = Header.read(path)
         first = first or header
         if changed := differences(first.of_job, header.of_job):
             raise CotextError(f"{path}: is of another job than {paths[0].name}; move it away:\n{changed}")

@@ -20,6 +20,7 @@ from cotext.runtime.integrity import sealed, unsealed
 
 FORMAT: Final = "cotext-job"
 VERSION: Final = 1
+MAX_HEADER_BYTES: Final = 1 << 24  # what is longer is not ours, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
 DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # of a line that is not ours
 
@@ -105,12 +106,15 @@ class Header:
         return f"{sealed(content)}\n".encode()
 
     @classmethod
-    def read(cls, line: bytes, path: Path) -> Self:
-        """Read the first line of a journal.
+    def read(cls, path: Path) -> Self:
+        """Read the header of a journal.
 
         Raises:
-            CotextError: not a journal of this version, or damaged.
+            CotextError: not a journal of this version, or damaged; storage error.
         """
+        require_regular(path)
+        with storage(path), path.open("rb") as file:
+            line = file.readline(MAX_HEADER_BYTES)
         try:
             content = unsealed(line.decode())
             shard, units = Shard(content["shard"], content["shards"]), range(*content["range"])
@@ -232,8 +236,7 @@ class Journal(Results):
 
     def __enter__(self) -> Self:
         with storage(self.path):
-            if os.path.lexists(self.path) and not self.path.is_file():
-                raise CotextError(f"{self.path}: is in the way, and not a regular file; move it away")
+            require_regular(self.path)
             if not self.path.is_file() or not self.path.stat().st_size or not self._is_same_job():
                 with replacing(self.path) as temporary:
                     temporary.write_bytes(self._header.line)
@@ -262,8 +265,7 @@ class Journal(Results):
 
     def _is_same_job(self) -> bool:
         """Whether the file is the journal of this job; raises CotextError where it must not be replaced."""
-        with self.path.open("rb") as file:
-            before = Header.read(file.readline(), self.path)
+        before = Header.read(self.path)
         changed = differences(before.of_job, self._header.of_job)
         if not changed and (before.shard, before.units) == (self._header.shard, self._header.units):
             return True
@@ -318,6 +320,12 @@ class Journal(Results):
             self._file.flush()
         self._end += len(line)
         return offset
+
+
+def require_regular(path: Path) -> None:
+    """Raise CotextError where there is something that is not a regular file, such as a pipe."""
+    if os.path.lexists(path) and not path.is_file():
+        raise CotextError(f"{path}: is in the way, and not a regular file; move it away")
 
 
 def other_job(path: Path, changed: str, way: str) -> CotextError:
