@@ -1,4 +1,4 @@
-"""`cotext join`: one output of what shards have found."""
+"""Commands `score`, and `join`: one output of what shards have found."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.options import Json, as_json, write_figures, write_lines
+from cotext.cli.messages import tell_slow_precision
+from cotext.cli.options import (
+    Json,
+    as_json,
+    check_shard_output,
+    output,
+    tell_shard,
+    write_figures,
+    write_lines,
+)
 from cotext.runtime.errors import CotextError, shown
+from cotext.translation.requests import ScoreRequest
 
 if TYPE_CHECKING:
     from cotext.runtime.joining import JoinedParts
@@ -74,3 +84,36 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
     else:
         write_lines(out, lines)
     typer.echo(signature, err=True)
+
+
+def score(request: ScoreRequest, json: Json = False) -> None:
+    """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
+    from cotext.runtime.progress import meter
+    from cotext.translation.open import open_scorer
+    from cotext.translation.score_file import score_file, score_shard
+
+    source, target, out, part = request.source, request.target, request.out, request.part()
+    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
+    if part is not None and out is not None:
+        check_shard_output(out, [source, target])
+        opened = open_scorer(*opening)
+        tell_slow_precision(opened)
+        with meter("scoring", 0) as progress:
+            report = score_shard(
+                opened,
+                source,
+                target,
+                out,
+                part,
+                format=request.format,
+                columns=not json,
+                on_start=progress.restart,
+                on_sentences=progress.advance,
+            )
+        tell_shard("score", out, report, json)
+        return
+    with output(out, [source, target]):
+        opened = open_scorer(*opening)
+        tell_slow_precision(opened)
+        found = score_file(opened, source, target, format=request.format, columns=not json)
+        write_scores(out, *found, json)
