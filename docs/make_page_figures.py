@@ -38,7 +38,9 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 def served(runs: list[Path]) -> Iterator[str]:
     """The address of a server of these runs."""
     with tempfile.TemporaryDirectory() as state:
-        config = uvicorn.Config(app(runs, ServerSettings(Path(state)), "cpu"), port=0, log_level="error")
+        config = uvicorn.Config(
+            app(runs, ServerSettings(state=Path(state)), "cpu"), port=0, log_level="error"
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

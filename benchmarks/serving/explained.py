@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100)
     options = parser.parse_args()
     systems = open_systems(options.runs, "cpu")
-    service = Service(systems, ServerSettings(Path("unused")))
+    service = Service(systems, ServerSettings(state=Path("unused")))
     rows = [
         ("suite", "system", "documents", "clue", "none", "other", "chance", "before", "elsewhere", "seconds")
     ]

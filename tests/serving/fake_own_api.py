@@ -219,5 +219,5 @@ def fake(told: Told) -> Starlette:
         ],
         exception_handlers={RequestError: refused},
     )
-    made.state.service = SimpleNamespace(settings=ServerSettings(Path("unused")))
+    made.state.service = SimpleNamespace(settings=ServerSettings(state=Path("unused")))
     return made

@@ -105,7 +105,9 @@ def _serve(runs: list[Path], folder: Path, port: int, settings: dict[str, Any], 
             os.kill(os.getpid(), signal.SIGKILL)
 
     NotedWindows.note = note  # type: ignore[method-assign]
-    service = Service(open_systems(runs, "cpu", threads=1), ServerSettings(folder / "state", **settings))
+    service = Service(
+        open_systems(runs, "cpu", threads=1), ServerSettings(state=folder / "state", **settings)
+    )
     if death is not None and death.moment is not None:
         die_at(death.moment)
     service.jobs.start()

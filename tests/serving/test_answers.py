@@ -26,7 +26,7 @@ ANNA, BEN = Client("anna"), Client("ben")
 @pytest.fixture
 def service(systems: Systems, tmp_path: Path) -> Iterator[Service]:
     made = Service(
-        systems, ServerSettings(tmp_path, max_sentences=20, max_waiting=4, max_waiting_of_client=3)
+        systems, ServerSettings(state=tmp_path, max_sentences=20, max_waiting=4, max_waiting_of_client=3)
     )
     yield made
     asyncio.run(made.stop())
@@ -244,7 +244,7 @@ def test_more_sentences_than_are_taken_are_refused(service: Service) -> None:
 
 
 def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -> None:
-    service = Service(systems, ServerSettings(tmp_path, request_seconds=0.05, stop_seconds=0.1))
+    service = Service(systems, ServerSettings(state=tmp_path, request_seconds=0.05, stop_seconds=0.1))
 
     async def late() -> None:
         with pytest.raises(RequestError, match=r"not done within 0\.05 seconds") as refused:
@@ -312,7 +312,7 @@ def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch:
 def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
     systems: Systems, tmp_path: Path
 ) -> None:
-    service = Service(systems, ServerSettings(tmp_path))
+    service = Service(systems, ServerSettings(state=tmp_path))
 
     async def stopped() -> TextAnswer:
         begun = asyncio.ensure_future(service.translate(request(service), ANNA))
@@ -326,7 +326,7 @@ def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
 
 
 def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path) -> None:
-    service = Service(systems, ServerSettings(tmp_path, stop_seconds=0.05))
+    service = Service(systems, ServerSettings(state=tmp_path, stop_seconds=0.05))
 
     async def stopped() -> None:
         with service.shared(service.systems.named("window")).exclusively(Work()):
@@ -344,7 +344,7 @@ def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path
 
 def test_what_free_search_left_out_is_heard_as_it_is_answered(systems: Systems, tmp_path: Path) -> None:
     opened = systems.named("window").opened.with_decode({"align": "free"})
-    service = Service(Systems([System("free", opened)]), ServerSettings(tmp_path))
+    service = Service(Systems([System("free", opened)]), ServerSettings(state=tmp_path))
     heard: dict[int, str] = {}
 
     async def ask() -> TextAnswer:

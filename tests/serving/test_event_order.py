@@ -112,7 +112,9 @@ def test_any_order_of_events(
     many: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int
 ) -> None:
     monkeypatch.setattr(answers, "LINGER_SECONDS", 0.02)
-    settings = ServerSettings(tmp_path, batch_tokens=600, max_waiting=2 * count, max_waiting_of_client=count)
+    settings = ServerSettings(
+        state=tmp_path, batch_tokens=600, max_waiting=2 * count, max_waiting_of_client=count
+    )
     service = Service(many, settings)
     events = Events(service, random.Random(seed))
 

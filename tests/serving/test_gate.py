@@ -96,7 +96,7 @@ def made(systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     monkeypatch.setattr(assembled, "DIALECTS", (*assembled.DIALECTS, "probe"))
 
     def make(**settings: Any) -> World:
-        return World(Service(systems, ServerSettings(tmp_path / "state", **settings)))
+        return World(Service(systems, ServerSettings(state=tmp_path / "state", **settings)))
 
     return make
 
@@ -266,7 +266,7 @@ def test_without_keys_other_addresses_are_not_answered(made: Any, tmp_path: Path
 
 
 def test_origins_that_are_named_may_ask(made: Any) -> None:
-    world = made(origins=("https://tool.example",))
+    world = made(cors=("https://tool.example",))
     headers = {"origin": "https://tool.example", "sec-fetch-site": "cross-site"}
     answer = world.ask("GET", "/probe", headers=headers)
     assert answer.headers["access-control-allow-origin"] == "https://tool.example"
@@ -503,7 +503,7 @@ def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> N
     import cotext.serving
 
     run = systems.named("sentence").opened.folder
-    made = cotext.serving.app([f"one={run}"], ServerSettings(tmp_path / "state"), device="cpu")
+    made = cotext.serving.app([f"one={run}"], ServerSettings(state=tmp_path / "state"), device="cpu")
     assert [system.name for system in made.state.service.systems] == ["one"]
     world = World(made.state.service)
     assert world.ask("GET", "/ready").status_code == 200

@@ -40,7 +40,7 @@ def opened(systems: Systems, tmp_path: Path) -> Iterator[Opened]:
     made: list[Jobs] = []
 
     def open_one(of: Systems = systems, **settings: Any) -> Sender:
-        service = Service(of, ServerSettings(tmp_path / "state", **settings))
+        service = Service(of, ServerSettings(state=tmp_path / "state", **settings))
         made.append(service.jobs)
         service.jobs.start()
         return Sender(service)

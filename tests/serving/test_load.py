@@ -151,7 +151,7 @@ def test_under_load_every_answer_is_that_of_the_document_alone(many: Systems, tm
     expected = [alone(request) for request in requests]
     different = {tuple(texts_of(each)) for each in expected}
     assert len(different) == len(requests)
-    service = Service(many, ServerSettings(tmp_path, batch_tokens=600))
+    service = Service(many, ServerSettings(state=tmp_path, batch_tokens=600))
 
     async def load() -> list[TextAnswer | None]:
         tasks = [asked(service, request, draw, number) for number, request in enumerate(requests)]

@@ -21,7 +21,7 @@ IDS = set(re.findall(r'\bid="([^"]+)"', INDEX))
 
 def client(page: bool = True) -> TestClient:
     made = fake(Told())
-    made.state.service.settings = ServerSettings(Path("unused"), page=page)
+    made.state.service.settings = ServerSettings(state=Path("unused"), page=page)
     return TestClient(made)
 
 

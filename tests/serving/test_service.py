@@ -19,7 +19,7 @@ DOCUMENTS = (
 
 @pytest.mark.parametrize("name", ["sentence", "window", "document"])
 def test_a_request_is_translated_as_a_file_is(systems: Systems, name: str, tmp_path: Path) -> None:
-    service = Service(systems, ServerSettings(tmp_path))
+    service = Service(systems, ServerSettings(state=tmp_path))
     system = systems.named(name)
     answer = asyncio.run(service.translate(TextRequest(system, DOCUMENTS), Client()))
     plain = translate_blocks(system.opened, Contents([list(blocks) for blocks in DOCUMENTS]))

@@ -36,7 +36,7 @@ class Tool:
     """A program that asks for the segments of a document in a session."""
 
     def __init__(self, systems: Systems, state: Path, system: str = "window") -> None:
-        self.service = Service(systems, ServerSettings(state))
+        self.service = Service(systems, ServerSettings(state=state))
         self.system = systems.named(system)
 
     def ask(self, *texts: str, session: str | None = "s", client: str = "a", **place: Any) -> list[str]:
@@ -201,7 +201,7 @@ def test_requests_of_a_session_are_answered_in_their_order(tool: Tool) -> None:
 
 def test_a_session_takes_no_longer_than_any_request(quick_systems: Systems, tmp_path: Path) -> None:
     tool = Tool(quick_systems, tmp_path)
-    tool.service = Service(quick_systems, ServerSettings(tmp_path, request_seconds=0.0))
+    tool.service = Service(quick_systems, ServerSettings(state=tmp_path, request_seconds=0.0))
     with pytest.raises(RequestError) as refused:
         tool.ask(*DOCUMENT)
     assert refused.value.status == 503

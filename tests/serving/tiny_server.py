@@ -66,4 +66,4 @@ def tiny_systems(folder: Path, seed: int = 1, **decode: Any) -> Systems:
 
 def tiny_application(systems: Systems, state: Path, **settings: Any) -> Any:
     """A server of them as an ASGI application."""
-    return application(Service(systems, ServerSettings(state, **settings)))
+    return application(Service(systems, ServerSettings(state=state, **settings)))

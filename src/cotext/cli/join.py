@@ -1,4 +1,4 @@
-"""`cotext join`: one output of what shards have found."""
+"""Commands `score`, and `join`: one output of what shards have found."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.options import Json, as_json, write_figures, write_lines
+from cotext.cli.messages import tell_slow_precision
+from cotext.cli.options import (
+    Json,
+    as_json,
+    check_shard_output,
+    do_shard,
+    output,
+    write_figures,
+    write_lines,
+)
 from cotext.runtime.errors import CotextError, shown
+from cotext.translation.requests import ScoreRequest
 
 if TYPE_CHECKING:
     from cotext.runtime.jobs.engine import Joined
@@ -75,3 +85,23 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
     else:
         write_lines(out, lines)
     typer.echo(signature, err=True)
+
+
+def score(request: ScoreRequest, json: Json = False) -> None:
+    """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
+    from cotext.translation.open import open_scorer
+    from cotext.translation.score_file import ScoreJob, score_file
+
+    source, target, out, part = request.source, request.target, request.out, request.part()
+    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
+    if part is not None and out is not None:
+        check_shard_output(out, [source, target])
+        opened = open_scorer(*opening)
+        tell_slow_precision(opened)
+        do_shard(ScoreJob(opened, source, target, out, part, format=request.format, columns=not json), json)
+        return
+    with output(out, [source, target]):
+        opened = open_scorer(*opening)
+        tell_slow_precision(opened)
+        found = score_file(opened, source, target, format=request.format, columns=not json)
+        write_scores(out, *found, json)

@@ -25,21 +25,18 @@ from cotext.cli.evaluate import (
     mbr,
     profile,
 )
-from cotext.cli.export import export
-from cotext.cli.interchange import import_pretrained
-from cotext.cli.join import join, write_scores
+from cotext.cli.join import join, score
 from cotext.cli.look import convert, convert_submission, convert_suite, head, info, systems
-from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
-from cotext.cli.options import Json, as_json, check_shard_output, command, do_shard, output
+from cotext.cli.messages import on_a_screen, require_text, short_refusals
+from cotext.cli.options import command
+from cotext.cli.runs import average, export, import_pretrained, shortlist
 from cotext.cli.serve import serve, serve_key
-from cotext.cli.shortlist import shortlist
 from cotext.cli.train import train
 from cotext.cli.translate import translate
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
-from cotext.translation.requests import ScoreRequest
 
 TRUST_CODE: Final = "--trust-code"
 
@@ -100,46 +97,6 @@ def demo(
 
     settings, folder = (FULL, Path("demo-full")) if full else (SETTINGS, Path("demo"))
     run_demo(out or folder, replace(settings, word_order=word_order))
-
-
-def score(request: ScoreRequest, json: Json = False) -> None:
-    """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
-    from cotext.translation.open import open_scorer
-    from cotext.translation.score_file import ScoreJob, score_file
-
-    source, target, out, part = request.source, request.target, request.out, request.part()
-    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
-    if part is not None and out is not None:
-        check_shard_output(out, [source, target])
-        opened = open_scorer(*opening)
-        tell_slow_precision(opened)
-        do_shard(ScoreJob(opened, source, target, out, part, format=request.format, columns=not json), json)
-        return
-    with output(out, [source, target]):
-        opened = open_scorer(*opening)
-        tell_slow_precision(opened)
-        found = score_file(opened, source, target, format=request.format, columns=not json)
-        write_scores(out, *found, json)
-
-
-def average(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
-    checkpoint: Annotated[
-        list[int], typer.Option(help="Update at which a checkpoint was saved; repeat for each checkpoint.")
-    ],
-    json: Json = False,
-) -> None:
-    """Average checkpoints of a run into a new run folder."""
-    from cotext.models.checkpoint import average_run
-
-    average_run(run, out, checkpoint)
-    if json:
-        from cotext.evaluation.studies.info.run import run_info
-
-        typer.echo(as_json(run_info(out).as_dict()))
-        return
-    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
 
 
 # How `cotext --help` shows them: by what they are for, in the order in which they are needed.

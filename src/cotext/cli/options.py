@@ -174,11 +174,12 @@ def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
         default = None if optional else default
     elif get_origin(kind) is Mapping:
         kind, optional, default = list[str], True, None
-    flag = option_name(name, declared)
+    flag, told = option_name(name, declared), "Default:" not in declared.help
     if declared.argument:
         about: Any = typer.Argument(help=declared.help)
     else:
-        about = typer.Option(f"{flag}/--no-{flag[2:]}" if default is True else flag, help=declared.help)
+        names = f"{flag}/--no-{flag[2:]}" if default is True else flag
+        about = typer.Option(names, help=declared.help, show_default=told)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -42,7 +42,7 @@ def app(
     Raises:
         CotextError: a run that cannot be opened, or settings that do not go together.
     """
-    chosen = settings or ServerSettings(Path("cotext-serve"))
+    chosen = settings or ServerSettings()
     return application(Service(open_systems(runs, device), chosen))
 
 

@@ -1,52 +1,90 @@
 """What a server is told when it starts."""
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError
+from cotext.runtime.request import Request, option
+from cotext.translation.requests import Device
 
 BATCH_TOKENS: Final = 4096
 SHARES: Final = 8  # a client may take one of so many parts of the space for files
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Request):
     """Limits and places of a server; sizes are bytes, times seconds.
 
     `state`: the folder of jobs, glossaries and usage, which a server that is started again goes on with.
-    `keys`: the file of keys; None: any key is accepted, which is for the loopback alone.
-    `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes.
+    `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes. Of files
+    (`max_jobs_bytes`), a client may take an eighth.
     """
 
-    state: Path
-    keys: Path | None = None
-    origins: tuple[str, ...] = ()  # that browsers may call from (CORS)
-    batch_tokens: int = BATCH_TOKENS
-    max_text_bytes: int = 128 * 1024
-    max_file_bytes: int = 32 * 1024 * 1024
-    max_sentences: int = 2_000  # of a request; files have none
-    max_waiting: int = 256  # requests that wait or are worked at
-    max_waiting_of_client: int = 64
-    requests_per_minute: int = 0  # of a client; 0: any number
+    state: Path = option(
+        "Folder for files and glossaries, kept when the server stops. Default: "
+        "$XDG_STATE_HOME/cotext/serve-PORT, with ~/.local/state if that variable is not set.",
+        default=Path("cotext-serve"),
+    )
+    keys: Path | None = option(
+        "File of API keys, made by `cotext serve-key`; without it, only this machine may use the server.",
+        default=None,
+    )
+    cors: Sequence[str] = option(
+        "Web origin whose pages may send requests, as in https://example.org; may be repeated.", default=()
+    )
+    batch_tokens: int = option(
+        "Largest batch, in tokens; all clients share batches.", default=BATCH_TOKENS, least=1
+    )
+    max_text_bytes: int = option(
+        "Largest total size of the texts in one request, in bytes.", default=128 * 1024, least=1
+    )
+    max_file_bytes: int = option("Largest file, in bytes.", default=32 * 1024 * 1024, least=1)
+    max_sentences: int = option(
+        "Most sentences in one request; files have no such limit.", default=2_000, least=1
+    )
+    max_waiting: int = option("Most requests at a time, of all clients together.", default=256, least=1)
+    max_waiting_of_client: int = option("Most requests of one client at a time.", default=64, least=1)
+    requests_per_minute: int = option(
+        "Most requests per minute of one client; 0: no limit.", default=0, least=0
+    )
+    keep_files_hours: float = option(
+        "Hours for which a translated file can be downloaded.", default=24.0, least=0.01
+    )
+    max_jobs_bytes: int = option(
+        "Largest total size of all files, in bytes; one client may use an eighth of it.",
+        name="max_files_bytes",
+        default=4 << 30,
+        least=1,
+    )
+    files_at_once: int = option("Files translated at the same time.", default=4, least=1)
+    page: bool = option("Serve the page for the browser.", default=True)
     request_seconds: float = 300.0
     max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
     body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
     send_seconds: float = 60.0  # for a client to take a piece of an answer
     stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
-    keep_jobs_seconds: float = 24 * 3600.0
-    max_jobs_bytes: int = 4 << 30  # of all files together, finished or not; of a client an eighth
-    files_at_once: int = 4
-    page: bool = True
 
-    def __post_init__(self) -> None:
-        """Raise CotextError for limits that contradict each other."""
+    def check(self) -> None:
+        """Raise CotextError for limits that contradict each other, and what is no web origin."""
+        for origin in self.cors:
+            scheme, _, rest = origin.partition("://")
+            if not scheme or not rest or "/" in rest or "*" in rest:
+                raise CotextError(
+                    f"--cors {origin}: give an origin, as in https://example.org, without a path"
+                )
         if self.max_file_bytes * SHARES > self.max_jobs_bytes:
             raise CotextError(
                 f"--max-file-bytes {self.max_file_bytes} does not go with --max-files-bytes "
                 f"{self.max_jobs_bytes}: a client may have an eighth of all files together, and a file "
                 f"cannot be larger; give --max-files-bytes {self.max_file_bytes * SHARES} at least"
             )
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The web origins that browsers may call from (CORS)."""
+        return tuple(origin.lower() for origin in self.cors)
 
     @property
     def max_body_bytes(self) -> int:
@@ -62,3 +100,37 @@ class ServerSettings:
     def max_fields(self) -> int:
         """Of a form: a text each, and what is said about them."""
         return self.max_sentences + 100
+
+
+class ServeRequest(ServerSettings, Device):
+    """Runs to serve, and where."""
+
+    runs: Sequence[str] = option(
+        "Run or engine folders, as FOLDER or NAME=FOLDER. The first of each language pair answers requests "
+        "that name no system.",
+        argument=True,
+    )
+    host: str = option(
+        "Address to listen on; the default accepts requests from this machine only.", default="127.0.0.1"
+    )
+    port: int = option("Port to listen on; 0: any free port.", default=5000)
+    languages: str | None = option(
+        "Language pair, as in en-de, of runs that have none recorded.", default=None
+    )
+    threads: int | None = option("CPU threads to use.", default=None, least=1)
+
+    def folder_at(self, port: int) -> Path:
+        """The folder of state of the server that listens on a port."""
+        if self.is_given("state"):
+            return self.state
+        home = os.environ.get("XDG_STATE_HOME", "")
+        # By its specification, what is not absolute is ignored.
+        base = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
+        return base / "cotext" / f"serve-{port}"
+
+    def pair(self) -> Languages | None:
+        """The language pair of runs that have none recorded."""
+        if self.languages is None:
+            return None
+        source, _, target = self.languages.partition("-")
+        return Languages(language_code(source, "--languages"), language_code(target, "--languages"))

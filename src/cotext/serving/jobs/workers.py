@@ -227,7 +227,7 @@ class Workers:
 
     def _tidy(self) -> None:
         """Forget what was finished long enough ago."""
-        last = time.time() - self._settings.keep_jobs_seconds
+        last = time.time() - 3600 * self._settings.keep_files_hours
         self.forget([r for r in self._table.everything() if r.finished is not None and r.finished < last])
 
     def _work(self) -> None:

@@ -1,0 +1,179 @@
+"""Commands that make runs of runs, or change them: `average`, `shortlist`, `import` and `export`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cotext.cli.messages import printable
+from cotext.cli.options import Checkpoint, Json, as_json
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import is_occupied
+from cotext.runtime.version import __version__
+
+TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
+    checkpoint: Annotated[
+        list[int], typer.Option(help="Update at which a checkpoint was saved; repeat for each checkpoint.")
+    ],
+    json: Json = False,
+) -> None:
+    """Average checkpoints of a run into a new run folder."""
+    from cotext.models.checkpoint import average_run
+
+    average_run(run, out, checkpoint)
+    if json:
+        from cotext.evaluation.studies.info.run import run_info
+
+        typer.echo(as_json(run_info(out).as_dict()))
+        return
+    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
+
+
+def shortlist(
+    run: Annotated[Path, typer.Argument(help="Run folder; the table is written into it.")],
+    data: Annotated[
+        Path, typer.Option(help="Prepared data with the run's tokenizer, such as the data it was trained on.")
+    ],
+    json: Json = False,
+) -> None:
+    """Make the shortlist table that `translate --set shortlist=N` uses to compute fewer target tokens.
+
+    The table has the 100 most probable target tokens for each source token, and the 1,000 most frequent ones
+    of the training corpus. The command reports how much of the development references it covers.
+    """
+    from cotext.data.prepared import TRAIN
+    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverages, learned_shortlist
+    from cotext.data.store import TokenStore
+    from cotext.data.tokenizer import load_tokenizer
+    from cotext.models.run_folder import is_engine, require_one_run
+
+    require_one_run(run)
+    if is_engine(run) or not (run / "config.yaml").is_file():
+        raise CotextError(
+            f"{run}: is no run folder; give one whose translation a shortlist is to make faster"
+        )
+    tokenizer = load_tokenizer(run / "tokenizer")
+    made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
+    found = coverages(made, TokenStore(data / "dev.arrow"), tokenizer)
+    made.save(run / SHORTLIST)
+    if json:
+        typer.echo(as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}}))
+        return
+    for count, each in found.items():
+        typer.echo(each.render(count))
+    typer.echo(f"{run / SHORTLIST}: translate with it by --set shortlist={CANDIDATES}")
+
+
+def import_pretrained(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50), or a Marian .npz file."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Run folder to make, or one with the same import, to compare."),
+    ],
+    source_language: Annotated[
+        str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
+    ] = "",
+    target_language: Annotated[
+        str, typer.Option(help="For multilingual models: the target language, as in deu.")
+    ] = "",
+    licence: Annotated[str, typer.Option(help="Licence of the model, which is recorded in the run.")] = "",
+    json: Json = False,
+) -> None:
+    """Make a run folder from a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
+
+    The run can translate and score, and `train --init` starts document systems from it. No code in the model
+    files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
+    with its own.
+    """
+    from cotext.interchange.importing import import_model
+    from cotext.interchange.language_pair import LanguagePair
+
+    there = is_occupied(out)
+    found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
+    if json:
+        typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
+        return
+    typer.echo(printable(found.render()))
+    shown = printable(str(out))
+    done = f"{shown}: holds this import already, checksums equal; nothing left to do"
+    typer.echo(done if there else f"written to {shown}")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, huggingface, hub or int8.")],
+    out: Annotated[Path, typer.Option(help="Folder to make, or one with the same export, to compare.")],
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="For hub: the licence of the model, as in apache-2.0.")
+    ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="For hub: JSON written by `evaluate` or `contrastive`, added to the scores on the model "
+            "card; may be repeated."
+        ),
+    ] = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Export a run: for other programs, for publishing, or in int8.
+
+    ctranslate2: an engine for CTranslate2. huggingface: a model for transformers. hub: a folder with a model
+    card, to publish. int8: a run of about a fourth of the size, for translating and scoring only.
+    """
+    if to not in TARGETS:
+        raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
+    if quantization is not None and to != "ctranslate2":
+        raise CotextError("--quantization works with --to ctranslate2 only: leave it out, or add that")
+    if (licence is not None or scores) and to != "hub":
+        raise CotextError("--licence and --scores work with --to hub only: leave them out, or add that")
+    there = is_occupied(out)
+    _require_parent(out)
+    if to == "ctranslate2":
+        from cotext.interchange.ctranslate2 import export_engine
+
+        export_engine(run, out, quantization or "float32", checkpoint)
+        typer.echo(f"{out}: translate and score with it as with {run}")
+    elif to == "huggingface":
+        from cotext.interchange.huggingface import export_huggingface
+
+        found = export_huggingface(run, out, checkpoint)
+        typer.echo(
+            f"{out}: the run itself, for Cotext alone: no class of Hugging Face expresses {', '.join(found)}"
+            if found
+            else f"{out}: load it with transformers"
+        )
+    elif to == "int8":
+        from cotext.interchange.int8 import export_int8
+
+        export_int8(run, out, checkpoint)
+        typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")
+    else:
+        from cotext.evaluation.studies.compare.recipe import recipe_of
+        from cotext.interchange.hub import export_hub
+        from cotext.models.run_folder import describe_file, model_file
+
+        recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title
+        export_hub(run, out, licence=licence or "", scores=scores or (), recipe=recipe, update=checkpoint)
+        typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
+    if there:
+        typer.echo(f"{out}: holds this export already, checksums equal; nothing left to do")
+
+
+def _require_parent(out: Path) -> None:
+    if not out.absolute().parent.is_dir():
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; make it first")
