@@ -18,8 +18,8 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.aligned_files import Texts, split_paragraphs
-from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, find_protocol
+from cotext.evaluation.metrics.aligned_files import split_paragraphs
+from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Texts, find_protocol
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter, Splitting
-from cotext.evaluation.metrics.aligned_files import Texts, name_systems, read_aligned, split_paragraphs
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned, split_paragraphs
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
@@ -15,6 +15,7 @@ from cotext.evaluation.metrics.interface import (
     DEFAULT_PROTOCOLS,
     Measurement,
     Score,
+    Texts,
     find_protocol,
     render_scores,
 )

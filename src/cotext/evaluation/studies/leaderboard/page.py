@@ -16,7 +16,7 @@ from cotext.evaluation.studies.leaderboard.measure import (
     Leaderboard,
 )
 from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
-from cotext.evaluation.studies.tables import Cell, Table, interval
+from cotext.evaluation.studies.tables import Cell, Row, Table, interval
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
@@ -75,7 +75,7 @@ def _lead(found: Leaderboard) -> str:
 
 
 def _ranking(found: Leaderboard) -> str:
-    rows = [
+    rows: list[Row] = [
         (
             place.ranks,
             f"{place.cluster}",
@@ -121,7 +121,7 @@ def _intervals(found: Leaderboard) -> str:
 
 def _controls(found: Leaderboard) -> str:
     best = found.systems[0]
-    rows = [(entry.name, *_score_cells(entry)) for entry in found.controls]
+    rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in found.controls]
     rows.append((f"{best.name}, the best system", *_score_cells(best)))
     header = ("", *(score.title for score in best.scores))
     caption = "The same scores of texts that no system wrote; they take no part in the tests."
