@@ -12,13 +12,13 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Self
 
-from cotext.config.unused import refuse_unused
 from pydantic import Field, ValidationError, model_validator
 
 from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from benchmarks.experiments.plan_told import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
+from cotext.models.unused import refuse_unused
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 

@@ -31,8 +31,8 @@ from cotext.data.controlled.lexicon import THINGS_BY_GENDER
 from cotext.data.documents import Document
 from cotext.data.words import occurrences
 from cotext.files.blocks import Copied
+from cotext.files.copied import shown_text
 from cotext.files.placeholders import shown
-from cotext.files.tags import shown_text
 from cotext.runtime.tables import render_rows
 from cotext.search.guide import Guide, SentenceConstraints
 from cotext.translation.open import open_run

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
-from cotext.translation.ray_data import RayCluster, Translate, on_ray, tables_of
+from cotext.translation.ray_data import Translate, tables_of
 
 from benchmarks.speed.data import generated
 from benchmarks.speed.harness import apply, parser, table
@@ -21,6 +21,7 @@ from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.runtime.errors import CotextError
 from cotext.runtime.timing import in_turn
 from cotext.translation.open import open_run
+from cotext.translation.ray_cluster import RayCluster, on_ray
 
 READ_PAIRS = 40_000
 

@@ -23,7 +23,8 @@ from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.preparation_notes import document_notes
-from cotext.data.prepare import Report, prepare, prepare_controlled
+from cotext.data.preparation_report import Report
+from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector

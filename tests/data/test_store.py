@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cotext.data import store as store_module
 from cotext.data import store_file
-from cotext.data.store import StoreWriter, TokenStore, Totals
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store_file import Totals
 from cotext.data.store_manifest import Shard, write_manifest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed

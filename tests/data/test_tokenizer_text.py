@@ -8,7 +8,8 @@ import pytest
 from command_line import cotext, prepare_arguments, succeed, write_corpus
 from test_prepare import Stages, contents
 
-from cotext.data.prepare import Report, prepare
+from cotext.data.preparation_report import Report
+from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer

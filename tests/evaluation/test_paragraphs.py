@@ -8,7 +8,8 @@ from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.aligned_files import Texts, split_paragraphs
+from cotext.evaluation.metrics.aligned_files import split_paragraphs
+from cotext.evaluation.metrics.interface import Texts
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.copied import shown_text
 from cotext.files.sentence_pieces import join_pieces, split_pieces
-from cotext.files.tags import SentenceAlignment, project, shown_text
-from cotext.translation.terms.word_alignment import units
+from cotext.files.tags import project
+from cotext.translation.terms.word_alignment import SentenceAlignment, units
 
 # --- structures drawn at random
 

@@ -20,7 +20,8 @@ from cotext.data.words import occurrences
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.lexical import SentenceAutomaton, SentenceConstraints, Written
+from cotext.search.guide import SentenceConstraints
+from cotext.search.lexical import SentenceAutomaton, Written
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
 from cotext.translation.translator import DocumentTranslator

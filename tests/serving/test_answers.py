@@ -10,8 +10,9 @@ import torch
 
 from cotext.files.blocks import Block
 from cotext.serving import answers
+from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
+from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems

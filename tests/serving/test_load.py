@@ -22,7 +22,8 @@ from tiny_server import tiny_tokenizer, write_system, write_systems
 from cotext.config.recipe import load_config
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
+from cotext.serving.answers import Listener, SourceSentence, TextAnswer
+from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems

@@ -34,9 +34,10 @@ from cotext.training import setup, validation
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import corpus_of
+from cotext.training.objective import Objective
 from cotext.training.prepared_data import open_data
 from cotext.training.resolve import resolve
-from cotext.training.trainer import Objective, Trainer, learning_rate, make_optimizer, set_rate
+from cotext.training.trainer import Trainer, learning_rate, make_optimizer, set_rate
 from cotext.training.validation import IntervalSums
 
 

@@ -14,11 +14,13 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.words import occurrences
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.lexical import SentenceAutomaton, SentenceConstraints
+from cotext.search.guide import SentenceConstraints
+from cotext.search.lexical import SentenceAutomaton
 from cotext.search.spelling import Spelling
 from cotext.translation import substitution
 from cotext.translation.document_state import SentenceHypothesis
-from cotext.translation.terms.terms import Glossary, TermGuide
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import TermGuide
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
 

@@ -122,7 +122,7 @@ def cxmi_by_endpoint(request: CxmiRequest, asked: "CorpusQuestion", json: bool) 
         CotextError: an option that is for runs, an API that offers no log-probabilities, and as
             `read_endpoint_corpus` and `measure_endpoint_corpus`.
     """
-    from cotext.evaluation.studies.context.endpoint_corpus import (
+    from cotext.evaluation.studies.context.endpoint_contexts import (
         measure_endpoint_corpus,
         read_endpoint_corpus,
     )

@@ -82,7 +82,7 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     from cotext.evaluation.studies.compare.figures import as_dict
     from cotext.evaluation.studies.compare.job import ComparisonFiles, compare_folders
-    from cotext.evaluation.studies.compare.tables import as_text
+    from cotext.evaluation.studies.compare.report import as_text
     from cotext.runtime.progress import meter
 
     outputs = ComparisonFiles(request.out, request.csv, request.latex)

@@ -11,9 +11,10 @@ from cotext.data.splitting import Splitter, Splitting
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links
+from cotext.files.copied import shown_text
 from cotext.files.final_stop import without_added_stop
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
-from cotext.files.tags import SentenceAlignment, project, shown_text
+from cotext.files.tags import project
 from cotext.runtime.errors import CotextError
 from cotext.translation.alignment import align
 from cotext.translation.confidence import confidences
@@ -21,6 +22,7 @@ from cotext.translation.dropped import NOTHING, Dropped, dropped
 from cotext.translation.open import OpenedRun
 from cotext.translation.terms.term_report import TermReport
 from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.word_alignment import SentenceAlignment
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 

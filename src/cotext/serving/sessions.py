@@ -31,8 +31,9 @@ from cotext.data.documents import Document
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
+from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.service import RETRY_SECONDS, Client, Service, TextAnswer, TextRequest
+from cotext.serving.service import RETRY_SECONDS, Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis

@@ -10,7 +10,8 @@ from cotext.models.run_folder import ENGINE, IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.own_code import trusting
 from cotext.translation.open import open_run
-from cotext.translation.terms.terms import Glossary, TermGuide
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator
 
 Terms = Glossary | Mapping[str, str | Sequence[str]]

@@ -28,7 +28,8 @@ from cotext.data.collate import source_batch
 from cotext.data.token_spans import token_spans
 from cotext.data.words import occurrences, words_of
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.lexical import SentenceAutomaton, SentenceConstraints, Written
+from cotext.search.guide import SentenceConstraints
+from cotext.search.lexical import SentenceAutomaton, Written
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
 from cotext.translation.alignment import Attended, attention_of

@@ -31,8 +31,8 @@ from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import Guide
-from cotext.search.lexical import SentenceAutomaton, SentenceConstraints
+from cotext.search.guide import Guide, SentenceConstraints
+from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
 from cotext.search.nbest_beam import Alternative
 from cotext.search.spelling import Spelling

@@ -142,7 +142,7 @@ class CountedMetric(Metric):
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
         """Count every document of every system, and score the sums."""
         signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
-        source = texts.source or [None] * len(texts.references[0])
+        source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
         found = {}
         for name, hypothesis in texts.systems.items():
             rows = zip(hypothesis, zip(*texts.references, strict=True), source, strict=True)

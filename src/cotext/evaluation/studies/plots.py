@@ -45,8 +45,6 @@ MARKS: Final = (
     ("D", (0, (5, 2, 1, 2)), "diamond"),
 )
 _NAME: Final = 40  # characters of a system beside a plot
-
-
 Curve = Sequence[tuple[int, float]]  # updates and a figure
 
 
@@ -295,18 +293,10 @@ def _svg(figure: Figure, name: str, description: str) -> str:
 
 # For a picture: the light colours of the page.
 _PICTURE_INK: Final = "#23262b"
-
-
 _PICTURE_FAINT: Final = "#d9dbdd"
-
-
 _PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
-
-
 # Of absolute positions: answers that are nearly right.
 _NEAR: Final[dict[str, Any]] = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-
-
 # What a token says of its position without its state.
 _ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
 

@@ -28,12 +28,15 @@ class Cell:
     marked: bool = False
 
 
+Row = Sequence[str | Cell]
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table with a header; the first `left` columns are flush left, the first `heads` are row heads."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Cell]]
+    rows: Sequence[Row]
     caption: str = ""
     left: int = 1
     heads: int = 1

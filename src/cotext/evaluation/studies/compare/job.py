@@ -17,8 +17,8 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.aligned_files import Texts, split_paragraphs
-from cotext.evaluation.metrics.interface import find_protocol
+from cotext.evaluation.metrics.aligned_files import split_paragraphs
+from cotext.evaluation.metrics.interface import Texts, find_protocol
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling

@@ -95,7 +95,7 @@ class CorpusCxmi:
     documents: Mapping[str, tuple[DocumentCxmi, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
     """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
 
@@ -112,18 +112,18 @@ class MeasuredRun:
     recipe: MatchedRecipe
     languages: Languages
     window: ContextWindow
-    parameters: int
-    updates: int
-    curve: tuple[tuple[int, float], ...]
     signature: str
-    engine: str
-    data: str
-    hypothesis: Path | None
     decisions: Mapping[str, Decisions]
-    use: CorpusCxmi | None
-    attention: DocumentAttention | None
-    given: bool = False
+    hypothesis: Path | None = None
+    parameters: int = 0
+    updates: int = 0
+    curve: tuple[tuple[int, float], ...] = ()
     context_curve: tuple[tuple[int, float], ...] = ()
+    engine: str = ""
+    data: str = ""
+    use: CorpusCxmi | None = None
+    attention: DocumentAttention | None = None
+    given: bool = False
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
 

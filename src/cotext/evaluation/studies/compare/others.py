@@ -104,16 +104,9 @@ def measure_other(
         recipe=TRANSLATIONS,
         languages=Languages(),
         window=ContextWindow(0, 0, 0),
-        parameters=0,
-        updates=0,
-        curve=(),
         signature="translations:given",
-        engine="",
-        data="",
         hypothesis=path,
         decisions={},
-        use=None,
-        attention=None,
         given=True,
     )
 
@@ -135,16 +128,10 @@ def _measure_endpoint(
             recipe=LANGUAGE_MODEL,
             languages=client.endpoint.languages,
             window=window,
-            parameters=0,
-            updates=0,
-            curve=(),
             decisions=_decide(client, path, window, settings, title, new_progress),
             signature=translation_signature(client, prompt_of(client.endpoint)),
-            engine="",
-            data="",
             hypothesis=hypothesis,
             use=use,
-            attention=None,
         )
 
 

@@ -19,7 +19,7 @@ from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
 from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
-from cotext.evaluation.studies.tables import Cell, Table, interval
+from cotext.evaluation.studies.tables import Cell, Row, Table, interval
 from cotext.evaluation.studies.versions import versions
 from cotext.models.run_folder import listed_seeds
 from cotext.runtime.html import facts, folded, whole_page
@@ -121,7 +121,7 @@ def _sections(found: RunComparison, pictures: bool = False) -> Iterator[Section]
     if found.pooled:
         yield _pooled(found)
     if any(found.evidence):
-        rows = [
+        rows: list[Row] = [
             (run.label, *evidence_row(each))
             for run, evidence in zip(found.runs, found.evidence, strict=True)
             for each in evidence
@@ -142,7 +142,7 @@ def _sections(found: RunComparison, pictures: bool = False) -> Iterator[Section]
 def _systems(found: RunComparison) -> Section:
     started = any(run.first_loss for run in found.runs)
     header = ["system", "recipe", "context window", "parameters", "updates", "first loss"]
-    rows: list[list[str | Cell]] = [
+    rows: list[Sequence[str | Cell]] = [
         [
             _label(run),
             run.recipe.title,
@@ -161,7 +161,9 @@ def _systems(found: RunComparison) -> Section:
 
 def _quality(found: RunComparison, pictures: bool) -> Section:
     tested = any(test.differences for test in found.tests.values())
-    rows = [(run.label, *map(_score, scores)) for run, scores in zip(found.runs, found.scores, strict=True)]
+    rows: list[Row] = [
+        (run.label, *map(_score, scores)) for run, scores in zip(found.runs, found.scores, strict=True)
+    ]
     caption = f"{found.documents:,} documents, {found.sentences:,} sentences."
     if tested:
         caption += (
@@ -191,7 +193,7 @@ def _score(each: TestedScore) -> Cell:
 
 def _profile(found: RunComparison, what: str, buckets: Sequence[Bucket]) -> Table:
     header = (f"{buckets[0].scores[0][0].title} by {what}", "documents", "sentences")
-    rows = [
+    rows: list[Row] = [
         (b.name, f"{b.documents:,}", f"{b.sentences:,}", *(f"{scores[0].value:.2f}" for scores in b.scores))
         for b in buckets
     ]
@@ -213,10 +215,11 @@ def _label(run: MeasuredSystem) -> Cell:
 
 def _seeds(found: RunComparison) -> Table:
     """Every figure by seed, and what the tests make of seeds and of documents alone."""
-    rows = []
+    rows: list[Row] = []
     for number, run in enumerate(found.runs):
         for each in found.over_seeds(number):
-            deviation, cells = each.by_seed.deviation, ["", "", "", ""]
+            deviation = each.by_seed.deviation
+            cells: list[str | Cell] = ["", "", "", ""]
             if (test := each.against_first) is not None:
                 over = "" if test.over_seeds is None else render_p(test.over_seeds.p)
                 difference = f"{test.difference:+.2f}{' ≈' if each.lost_in_seeds else ''}"
@@ -234,7 +237,7 @@ def _seeds(found: RunComparison) -> Table:
 
 
 def _choices(found: RunComparison, pictures: bool) -> Section:
-    rows = [
+    rows: list[Row] = [
         (
             row.phenomenon,
             row.distance,
@@ -279,7 +282,7 @@ _TESTED = ("difference", "95 % interval", "p", "corrected")
 
 
 def _pooled(found: RunComparison) -> Section:
-    rows = [
+    rows: list[Row] = [
         (run.label, f"{each.disc:.2f}", f"{each.disc_avg:.2f}", *_tested(each.test, "+.2f", each.differs))
         for run, each in zip(found.runs, found.pooled, strict=True)
     ]
@@ -292,7 +295,7 @@ def _pooled(found: RunComparison) -> Section:
 
 
 def _contrastive_tests(found: RunComparison) -> Section:
-    rows = []
+    rows: list[Row] = []
     for each in found.contrastive_tests:
         words = "too few documents" if each.too_few else "no significant difference"
         if each.significant:
@@ -312,7 +315,7 @@ def _contrastive_tests(found: RunComparison) -> Section:
 
 
 def _gains(found: RunComparison) -> Table:
-    rows = [
+    rows: list[Row] = [
         (
             run.label,
             use.condition,
@@ -338,7 +341,7 @@ def _published(found: RunComparison) -> Section:
         for each in values:
             cells = by_row.setdefault((each.run, each.published.row), {})
             cells[each.published.column] = _published_cell(each)
-        rows = [
+        rows: list[Row] = [
             (found.runs[run].label, row, *(cells.get(column, "") for column in described))
             for (run, row), cells in by_row.items()
         ]
@@ -371,18 +374,18 @@ def _drawn(found: RunComparison) -> Iterator[Section]:
 
     parts = []
     for number, run in enumerate(found.runs):
-        drawn = []
-        for each in run.attention.kinds if run.attention is not None else ():
+        if run.attention is None:
+            continue
+        maps = []
+        for each in run.attention.kinds:
             share = np.asarray(each.share.numpy(), dtype=np.float64)
-            words = (
-                f"{title_of(each.kind)}; on the sentence itself {float(np.nanmean(np.diagonal(share))):.2f}"
-            )
+            own = float(np.nanmean(np.diagonal(share)))
+            words = f"{title_of(each.kind)}; on the sentence itself {own:.2f}"
             name, about = f"attention-{number}-{each.kind}", escape(f"{run.label}, attention: {words}")
             svg = attention_shares(name, run.attention.numbers, share, number, about)
-            drawn.append(f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>")
-        if run.attention is not None:
-            heading = f"{run.label}, document {run.attention.document.id}"
-            parts.append(f'<h3>{escape(heading)}</h3>\n<div class="maps">{"".join(drawn)}</div>')
+            maps.append(f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>")
+        heading = f"{run.label}, document {run.attention.document.id}"
+        parts.append(f'<h3>{escape(heading)}</h3>\n<div class="maps">{"".join(maps)}</div>')
     if parts:
         yield Section("Attention", about=MAPS, pictures="\n".join(parts))
     if any(run.curve for run in found.runs):

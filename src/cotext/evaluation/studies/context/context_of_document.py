@@ -27,8 +27,6 @@ from cotext.translation.translate_file import check_output
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 4  # of a log-probability that are worth keeping
-
-
 END = "(end)"  # stands for the symbol that closes a sentence
 
 

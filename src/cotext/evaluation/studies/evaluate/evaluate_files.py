@@ -7,13 +7,14 @@ from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.aligned_files import Texts, name_systems, read_aligned, split_paragraphs
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned, split_paragraphs
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
+    Texts,
     find_protocol,
     render_scores,
 )

@@ -144,6 +144,12 @@ class Entry:
     path: Path | None = None
     alignment: AlignmentReport | None = None
 
+    @property
+    def aligned(self) -> AlignmentReport:
+        """How a system was aligned; controls are not."""
+        assert self.alignment is not None
+        return self.alignment
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
         return {
@@ -204,8 +210,7 @@ class Leaderboard:
         titles = [score.title for score in self.systems[0].scores]
         rows = [("rank", "cluster", "", *titles, "omitted", "added")]
         for place, entry in zip(self.places, self.systems, strict=True):
-            assert entry.alignment is not None
-            gaps = (f"{entry.alignment.omitted}", f"{entry.alignment.added}")
+            gaps = (f"{entry.aligned.omitted}", f"{entry.aligned.added}")
             rows.append((place.ranks, f"{place.cluster}", entry.name, *_values(entry), *gaps))
         rows += [("-", "-", entry.name, *_values(entry), "", "") for entry in self.controls]
         return "\n".join([render_rows(rows, left=3), *self.notes])

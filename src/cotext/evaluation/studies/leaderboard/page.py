@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from html import escape
-from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.profile import TITLES
@@ -15,11 +14,11 @@ from cotext.evaluation.studies.leaderboard.measure import (
     SOURCE,
     Entry,
     Leaderboard,
-    Place,
 )
 from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
+from cotext.evaluation.studies.tables import Cell, Row, Table, interval
 from cotext.evaluation.studies.versions import versions
-from cotext.runtime.html import facts, folded, table, whole_page
+from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
 
 _PLOTTED = 4  # systems that a plot tells apart by marker and line
@@ -76,57 +75,38 @@ def _lead(found: Leaderboard) -> str:
 
 
 def _ranking(found: Leaderboard) -> str:
-    titles = [escape(score.title) for score in found.systems[0].scores]
-    header = ("rank", "system", *titles, "omitted", "added", "length")
-    heads = "".join(
-        f'<th scope="col"{_left(column == 1)}>{title}</th>' for column, title in enumerate(header)
-    )
-    groups = groupby(zip(found.places, found.systems, strict=True), key=lambda pair: pair[0].cluster)
-    bodies = [
-        f'<tbody><tr><th scope="rowgroup" colspan="{len(header)}"><b>Cluster {cluster}</b></th></tr>\n'
-        f"{''.join(_row(place, entry) for place, entry in group)}</tbody>"
-        for cluster, group in groups
+    rows: list[Row] = [
+        (
+            place.ranks,
+            f"{place.cluster}",
+            entry.name,
+            *_score_cells(entry),
+            f"{entry.aligned.omitted:,}",
+            f"{entry.aligned.added:,}",
+            f"{entry.aligned.length_ratio:.2f}",
+        )
+        for place, entry in zip(found.places, found.systems, strict=True)
     ]
-    return (
-        f'<div class="wide"><table><caption>{_caption(found)}</caption>\n<thead><tr>{heads}</tr></thead>\n'
-        f"{chr(10).join(bodies)}</table></div>"
-    )
+    titles = [score.title for score in found.systems[0].scores]
+    header = ("rank", "cluster", "system", *titles, "omitted", "added", "length")
+    return Table(header, rows, _caption(found), left=3, heads=3).html()
 
 
 def _caption(found: Leaderboard) -> str:
     scored = found.systems[0].intervals_95[found.ranking] is not None
     intervals = " With 95 % intervals by bootstrap over documents." if scored else ""
     lower = [score.title for score in found.systems[0].scores if is_lower_better(score.protocol)]
-    direction = f" {escape(listed(lower))}: lower is better." if lower else ""
+    direction = f" {listed(lower)}: lower is better." if lower else ""
     return (
-        f"Ranked by {escape(found.ranks_by.title)}.{intervals}{direction} "
+        f"Ranked by {found.ranks_by.title}.{intervals}{direction} "
         "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
         "the reference."
     )
 
 
-def _row(place: Place, entry: Entry) -> str:
-    assert entry.alignment is not None
-    cells = [
-        *_score_cells(entry),
-        f"{entry.alignment.omitted:,}",
-        f"{entry.alignment.added:,}",
-        f"{entry.alignment.length_ratio:.2f}",
-    ]
-    return (
-        f'<tr><td>{place.ranks}</td><th scope="row" class="left">{escape(entry.name)}</th>'
-        f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
-    )
-
-
-def _left(left: bool) -> str:
-    return ' class="left"' if left else ""
-
-
-def _score_cells(entry: Entry) -> Iterator[str]:
-    for score, interval in zip(entry.scores, entry.intervals_95, strict=True):
-        ends = "" if interval is None else f"{interval[0]:.1f} to {interval[1]:.1f}"
-        yield f"{score.value:.2f}" + (f' <span class="interval">{ends}</span>' if ends else "")
+def _score_cells(entry: Entry) -> Iterator[Cell]:
+    for score, ends in zip(entry.scores, entry.intervals_95, strict=True):
+        yield Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
 
 
 def _intervals(found: Leaderboard) -> str:
@@ -141,12 +121,12 @@ def _intervals(found: Leaderboard) -> str:
 
 def _controls(found: Leaderboard) -> str:
     best = found.systems[0]
-    rows = [(escape(entry.name), *_score_cells(entry)) for entry in found.controls]
-    rows.append((f"{escape(best.name)}, the best system", *_score_cells(best)))
-    header = ("", *(escape(score.title) for score in best.scores))
+    rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in found.controls]
+    rows.append((f"{best.name}, the best system", *_score_cells(best)))
+    header = ("", *(score.title for score in best.scores))
     caption = "The same scores of texts that no system wrote; they take no part in the tests."
     about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in found.controls]
-    return f"{facts(about)}\n{table(caption, header, rows)}"
+    return f"{facts(about)}\n{Table(header, rows, caption).html()}"
 
 
 def _tests(found: Leaderboard) -> Iterable[str]:
@@ -154,7 +134,7 @@ def _tests(found: Leaderboard) -> Iterable[str]:
     assert found.test is not None
     by_pair = {(each.baseline, each.system): each for each in found.test.comparisons}
     caption = (
-        f"{escape(found.ranks_by.title)} of the row less that of the column, and p after correction. Bold: "
+        f"{found.ranks_by.title} of the row less that of the column, and p after correction. Bold: "
         "significant."
     )
     for first in range(1, len(found.systems), _COLUMNS):
@@ -163,16 +143,16 @@ def _tests(found: Leaderboard) -> Iterable[str]:
         # The lower half is empty: the last system of a table has no row in it.
         for number, above in enumerate(found.systems[: first + len(columns) - 1], 1):
             cells = (_tested(by_pair.get((above.name, below.name))) for below in columns)
-            rows.append((f"{number}. {escape(above.name)}", *cells))
-        yield table(caption, ("", *(f"{first + n}." for n in range(1, len(columns) + 1))), rows)
+            rows.append((f"{number}. {above.name}", *cells))
+        header = ("", *(f"{first + n}." for n in range(1, len(columns) + 1)))
+        yield Table(header, rows, caption).html()
 
 
-def _tested(each: SystemDifference | None) -> str:
+def _tested(each: SystemDifference | None) -> str | Cell:
     if each is None:
         return ""
-    difference = f"{-each.difference:+.2f}"
-    shown = f"<b>{difference}</b>" if each.p_corrected < SIGNIFICANT else difference
-    return f'{shown} <span class="interval">p {escape(render_p(each.p_corrected))}</span>'
+    small = (f"p {render_p(each.p_corrected)}",)
+    return Cell(f"{-each.difference:+.2f}", small, each.p_corrected < SIGNIFICANT)
 
 
 def _lengths(found: Leaderboard) -> Iterable[str]:
@@ -183,48 +163,37 @@ def _lengths(found: Leaderboard) -> Iterable[str]:
         first = f"The first {len(titles)} systems." if len(found.systems) > len(titles) else ""
         yield f'{legend(titles)}\n<figure class="curves">{svg}<figcaption>{first}</figcaption></figure>'
     rows = [
-        (escape(entry.name), *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
+        (entry.name, *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
         for number, entry in enumerate(found.systems)
     ]
-    header = [
-        f'{bucket.name} <span class="interval">documents: {bucket.documents:,}</span>'
-        for bucket in found.lengths
-    ]
-    yield table(f"{escape(title)} by {TITLES['length']}.", ("", *header), rows)
+    header = ("", *(f"{bucket.name} ({bucket.documents:,} documents)" for bucket in found.lengths))
+    yield Table(header, rows, f"{title} by {TITLES['length']}.").html()
 
 
 def _gaps(found: Leaderboard) -> str:
     rows = []
     for entry in found.systems:
-        report = entry.alignment
-        assert report is not None
-        documents = len(report.documents)
-        rows.append(
-            (
-                escape(entry.name),
-                f"{report.realigned:,} of {documents:,}",
-                f"{report.omitted:,}",
-                f"{sum(bool(d.omitted) for d in report.documents):,}",
-                f"{report.added:,}",
-                f"{sum(bool(d.added) for d in report.documents):,}",
-                f"{report.length_ratio:.2f}",
-                f"{report.error_rate:.1f}",
-            )
-        )
-    header = (
-        "", "realigned", "omitted", "in documents", "added", "in documents", "length", "errors",
-    )  # fmt: skip
+        report = entry.aligned
+        counts = [
+            report.omitted,
+            sum(bool(document.omitted) for document in report.documents),
+            report.added,
+            sum(bool(document.added) for document in report.documents),
+        ]
+        realigned = f"{report.realigned:,} of {len(report.documents):,}"
+        ratios = (f"{report.length_ratio:.2f}", f"{report.error_rate:.1f}")
+        rows.append((entry.name, realigned, *(f"{count:,}" for count in counts), *ratios))
+    header = ("", "realigned", "omitted", "in documents", "added", "in documents", "length", "errors")
     caption = (
         "Documents with other numbers of sentences than the reference are cut anew at its sentences, by "
         "least edits; scores of whole documents do not depend on that."
     )
-    return table(caption, header, rows)
+    return Table(header, rows, caption).html()
 
 
 def _gap_lists(found: Leaderboard) -> Iterable[str]:
     for entry in found.systems:
-        assert entry.alignment is not None
-        if lines := document_lines(entry.alignment):
+        if lines := document_lines(entry.aligned):
             yield folded(f"{entry.name}: documents with omissions or additions", "\n".join(lines))
 
 

@@ -3,12 +3,6 @@
 The classifiers learn on documents of the training store and are tested on documents of the development store,
 which they never saw. The documents are the same for every seed and, of one data folder, for every run; what a
 seed draws is told at `probe`.
-
-Probing of trained runs for positions: what is learned from and tested on.
-
-The classifiers learn on documents of the training store and are tested on documents of the development store,
-which they never saw. The documents are the same for every seed and, of one data folder, for every run; what a
-seed draws is told at `probe`.
 """
 
 import json
@@ -47,6 +41,7 @@ from cotext.runtime.devices import choose_device, choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
+from cotext.runtime.tables import render_rows
 from cotext.training.prepared_data import PreparedData, data_of
 
 if TYPE_CHECKING:
@@ -173,12 +168,7 @@ class TaskSummary:
         rows.append(
             ("chance", str(self.chance.accuracy), *map(str, rest), *[""] * (len(heading) - len(rest)))
         )
-        first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (
-            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))]
-            for row in rows
-        )
-        return "\n".join("  ".join(line).rstrip() for line in lines)
+        return render_rows(rows, left=1)
 
     def _both_signs(self, summary: Summary, distance: int) -> Measured | None:
         """The mean over j before and j after i; None where there are too few pairs of either."""
@@ -227,11 +217,7 @@ class RunSummary:
 
 
 HELD_OUT = 10  # one part in so many of the training documents decides which epoch is kept
-
-
 BATCH_TOKENS = 4000
-
-
 DOCUMENT_SEED = 1
 
 

@@ -55,7 +55,7 @@ STACKS: Final = (*SELF, "cross")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeanFigure:
     """A mean: a sum of some columns over a sum of others, and where asked for, over another such mean."""
 
     above: tuple[str, ...]
@@ -77,13 +77,15 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
-def _attention(what: str, stacks: Sequence[str]) -> Figure:
-    return Figure(tuple(f"{what} {s}" for s in stacks), tuple(f"{what} queries {s}" for s in stacks))
+def _attention(what: str, stacks: Sequence[str]) -> MeanFigure:
+    return MeanFigure(tuple(f"{what} {s}" for s in stacks), tuple(f"{what} queries {s}" for s in stacks))
 
 
-FIGURES: Final[Mapping[str, Figure]] = {
-    "loss": Figure(("current nll",), ("current tokens",)),
-    "ratio": Figure(("nll beside context",), ("windows with context",), ("context nll", "context sentences")),
+FIGURES: Final[Mapping[str, MeanFigure]] = {
+    "loss": MeanFigure(("current nll",), ("current tokens",)),
+    "ratio": MeanFigure(
+        ("nll beside context",), ("windows with context",), ("context nll", "context sentences")
+    ),
     "entropy": _attention("entropy", STACKS),
     **{f"entropy, {stack}": _attention("entropy", (stack,)) for stack in STACKS},
     "share": _attention("share", SELF),
@@ -152,7 +154,7 @@ class WindowFigures:
         }
 
 
-def _scored(figure: Figure, names: Sequence[str], sums: Floats) -> Floats:
+def _scored(figure: MeanFigure, names: Sequence[str], sums: Floats) -> Floats:
     return figure.of({name: sums[:, i] for i, name in enumerate(names)})
 
 
