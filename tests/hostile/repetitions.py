@@ -40,12 +40,12 @@ from cotext.files.wrapping import spread, wrapped
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
+from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
-from cotext.serving.translation import detect, formatted_as
-from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide, names_of
+from cotext.translation.terms.terms import Glossary, TermGuide, names_of
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at

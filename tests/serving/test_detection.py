@@ -2,8 +2,8 @@
 
 import pytest
 
-from cotext.serving import translation as detection
-from cotext.serving.translation import Detected, detect
+from cotext.serving import detection
+from cotext.serving.detection import Detected, detect
 
 ENGLISH, GERMAN = "The cat sees a dog.", "Der Hund sieht die Katze."
 

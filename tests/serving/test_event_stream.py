@@ -9,8 +9,8 @@ from loopback import events
 
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.logs import RequestRecord, begin
-from cotext.serving.sharing.turns import CancelledError
+from cotext.serving.record import RequestRecord, begin
+from cotext.serving.sharing.work import CancelledError
 
 Send = Callable[[Any], Awaitable[None]]
 

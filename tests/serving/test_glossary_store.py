@@ -10,7 +10,7 @@ from cotext.serving import glossary_store
 from cotext.serving.database import Database
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
-from cotext.serving.service import UsageStore
+from cotext.serving.usage_store import UsageStore
 
 EN_DE, DE_EN = Languages("en", "de"), Languages("de", "en")
 

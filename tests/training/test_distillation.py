@@ -256,18 +256,32 @@ def test_shards_with_relative_paths_are_joined_in_any_folder(
     assert str(here / "data" / "train.arrow") in inputs
 
 
-def test_monolingual_documents_are_translated_and_appended(world: World, tmp_path: Path) -> None:
+def test_monolingual_documents_are_translated_and_prepared_with_the_corpus(
+    world: World, tmp_path: Path
+) -> None:
     """As the page says."""
-    mono, written, data = (tmp_path / name for name in ("mono.en", "mono.de", "data"))
-    mono.write_bytes((world.folder / "test.en").read_bytes())
-    succeed("translate", world.run, mono, "--out", written)
-    shutil.copytree(world.folder / "data", data)
-    succeed("prepare", "--append", "--source", mono, "--target", written, "--out", data)
-    appended = list(train_store(data))[DOCUMENTS:]
-    assert len(appended) == len(list(read_documents(mono)))
-    tokenizer = load_tokenizer(data / "tokenizer")
-    assert [tokenizer.decode(t.tolist(), "target") for d in appended for t in d.target] == [
-        sentence for document in read_documents(written) for sentence in document.sentences
+    before, out = world.folder / "data", tmp_path / "back"
+    written = tmp_path / "news.de"
+    succeed("translate", world.run, world.folder / "test.en", "--out", written)
+    news = {"en": world.folder / "test.en", "de": written}
+    for side, path in news.items():
+        whole = f"{(world.folder / f'train.{side}').read_text()}\n{path.read_text()}"
+        (tmp_path / f"all.{side}").write_text(whole)
+    files = {
+        "--source": tmp_path / "all.en",
+        "--target": tmp_path / "all.de",
+        "--dev-source": world.folder / "dev.en",
+        "--dev-target": world.folder / "dev.de",
+        "--tokenizer": before,
+        "--out": out,
+    }
+    succeed("prepare", *(word for pair in files.items() for word in pair))
+    store, tokenizer = list(train_store(out)), load_tokenizer(before / "tokenizer")
+    assert [d.id for d in store[:DOCUMENTS]] == [d.id for d in train_store(before)]
+    assert targets(train_store(out))[:DOCUMENTS] == targets(train_store(before))
+    added = list(read_documents(written))
+    assert [[t.tolist() for t in d.target] for d in store[DOCUMENTS:]] == [
+        tokenizer.encode_batch(d.sentences, side="target") for d in added
     ]
 
 

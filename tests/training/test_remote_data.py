@@ -12,7 +12,7 @@ from cotext.data import store as stores
 from cotext.data.prepared import file_digests, write_report
 from cotext.data.sampling import SHARDS_SHUFFLED, epoch_order
 from cotext.runtime.errors import CotextError
-from cotext.training import prepared_data
+from cotext.training import remote_data
 from cotext.training.dry_run import dry_run
 from cotext.training.prepared_data import data_of, open_data
 
@@ -39,7 +39,7 @@ def address(prepared: Path) -> Iterator[str]:
 def test_training_at_an_address_is_training_beside_it(
     prepared: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared_data, "SHARDS_ON_DISK", 2)
+    monkeypatch.setattr(remote_data, "SHARDS_ON_DISK", 2)
     monkeypatch.setattr("cotext.training.prepared_data.SHARDS_ON_DISK", 2)
     config = run_config(max_updates=4, pool_tokens=200)
     train_here(config, prepared, tmp_path / "near")

@@ -8,7 +8,7 @@ from functools import partial
 
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import KeyFile, own_name
-from cotext.serving.logs import RequestRecord
+from cotext.serving.record import RequestRecord
 from cotext.serving.service import Client
 from cotext.serving.settings import ServerSettings
 

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from cotext.serving.logs import RequestRecord
+from cotext.serving.record import RequestRecord
 from cotext.serving.service import Service
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST

@@ -13,7 +13,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
 from cotext.serving.limits import Admission
-from cotext.serving.logs import record_of
+from cotext.serving.record import record_of
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 

@@ -16,43 +16,17 @@ from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
-from cotext.serving.database import Database
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.logs import note_system, note_translated
+from cotext.serving.record import note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
+from cotext.serving.usage_store import UsageStore
 from cotext.translation.document_state import WindowLog
 from cotext.translation.wishes import Wishes
-
-_SCHEMA: Final = "CREATE TABLE IF NOT EXISTS usage (client TEXT PRIMARY KEY, characters INTEGER NOT NULL);"
-
-
-class UsageStore:
-    """Characters of clients, told apart by name."""
-
-    def __init__(self, state: Path) -> None:
-        self._database = Database(state / "usage.sqlite3", _SCHEMA, durable=False)
-
-    def characters(self, client: str) -> int:
-        """The characters of a client so far."""
-        with self._database.transaction() as database:
-            query = "SELECT characters FROM usage WHERE client = ?"
-            row = database.execute(query, (client,)).fetchone()
-            return int(row[0]) if row else 0
-
-    def add(self, client: str, characters: int) -> None:
-        """Count characters that were translated."""
-        with self._database.transaction() as database:
-            query = (
-                "INSERT INTO usage VALUES (?, ?)"
-                " ON CONFLICT (client) DO UPDATE SET characters = characters + excluded.characters"
-            )
-            database.execute(query, (client, characters))
-
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
 

@@ -18,7 +18,8 @@ from cotext.training.corpus import corpus_of
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
 from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.run import require_own, train
+from cotext.training.run import train
+from cotext.training.run_folder import require_own
 
 
 def train_seeds(

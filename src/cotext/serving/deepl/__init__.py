@@ -7,8 +7,8 @@ translation memories, other formats of a document) is refused with 400 and its n
 from starlette.routing import BaseRoute, Route
 
 from cotext.serving.deepl import documents, glossaries, languages
-from cotext.serving.deepl.asked import tell_usage
 from cotext.serving.deepl.translate import translate
+from cotext.serving.deepl.usage import tell_usage
 from cotext.serving.dialects import plain_refusal
 from cotext.serving.sessions import also_in_sessions
 

@@ -14,12 +14,12 @@ from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
-    check_quota,
-    glossary_entries,
     header_key,
     refuse_unsupported,
     systems_for,
 )
+from cotext.serving.deepl.terms import glossary_entries
+from cotext.serving.deepl.usage import check_quota
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer
 from cotext.serving.jobs import JobOptions

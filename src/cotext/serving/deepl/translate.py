@@ -17,11 +17,11 @@ from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
-    check_quota,
-    glossary_entries,
     refuse_unsupported,
     systems_for,
 )
+from cotext.serving.deepl.terms import glossary_entries
+from cotext.serving.deepl.usage import check_quota
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.glossary_store import wishes_of

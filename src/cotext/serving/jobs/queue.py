@@ -21,7 +21,7 @@ from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
 from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
 from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
-from cotext.serving.logs import note_system
+from cotext.serving.record import note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
 from cotext.serving.systems import System, Systems

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.data.language_names import name_of
 from cotext.runtime.errors import shown
+from cotext.serving.detection import Detected, detect
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import TagHandling
 from cotext.serving.libretranslate.files import download_file, supported_suffixes, translate_file
@@ -22,7 +23,7 @@ from cotext.serving.requests import client_of, fields, service_of
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions, session_place
 from cotext.serving.systems import System
-from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, translated
+from cotext.serving.translation import TranslationRequest, code_of, translated
 
 AUTO: Final = "auto"
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")

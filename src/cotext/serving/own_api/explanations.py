@@ -25,7 +25,7 @@ from cotext.evaluation.studies.context.page import FAINT_NATS, STRONG_NATS
 from cotext.evaluation.studies.token_words import TokenWord, token_words
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.logs import note_system
+from cotext.serving.record import note_system
 from cotext.serving.service import Client, Service
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System

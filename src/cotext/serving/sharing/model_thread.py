@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
-from cotext.serving.sharing.turns import Batch, CancelledError, Flow, Turn, Turns, Work
+from cotext.serving.sharing.turns import Batch, Flow, Turn, Turns
+from cotext.serving.sharing.work import CancelledError, Work
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.pool import DocumentPool
 from cotext.translation.window_search import RowGroup, WindowSearch

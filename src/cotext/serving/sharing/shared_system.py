@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.sharing.model_thread import ModelThread
-from cotext.serving.sharing.turns import Flow, Work
+from cotext.serving.sharing.turns import Flow
+from cotext.serving.sharing.work import Work
 from cotext.serving.systems import System
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.open import OpenedRun
