@@ -140,20 +140,7 @@ def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
         input_sentence=input_sentence,
         target_label=target_label,
         label_sentence=label_sentence,
-        weights=sentence_weights(instances),
     )
-
-
-def sentence_weights(instances: Sequence[Instance]) -> Tensor | None:
-    """The weights of the sentences of rows, [B, N], 1 where a row has no such sentence; None without any."""
-    if all(i.weights is None for i in instances):
-        return None
-    most = max(max(len(i.source), i.target_offset + len(i.target)) for i in instances)
-    found = torch.ones(len(instances), most)
-    for row, i in zip(found, instances, strict=True):
-        if i.weights is not None:
-            row[i.target_offset : i.target_offset + len(i.target)] = torch.tensor(i.weights)
-    return found
 
 
 def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -33,16 +32,12 @@ OPEN_SHARDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TokenDocument:
-    """A tokenised document: one array of piece ids per sentence, read-only views of the file.
-
-    `weights`: of its sentences, where training weights them.
-    """
+    """A tokenised document: one array of piece ids per sentence, read-only views of the file."""
 
     id: str
     index: int
     source: list[Tokens]
     target: list[Tokens]
-    weights: Sequence[float] | None = None
 
     def without_empty_pairs(self) -> "TokenDocument":
         """The document as models read it: translation, too, leaves out sentences without a token."""
@@ -50,9 +45,8 @@ class TokenDocument:
         kept = [j for j, (source, target) in pairs if len(source) or len(target)]
         if len(kept) == len(self.source):
             return self
-        weights = None if self.weights is None else [self.weights[j] for j in kept]
         source, target = ([side[j] for j in kept] for side in (self.source, self.target))
-        return replace(self, source=source, target=target, weights=weights)
+        return replace(self, source=source, target=target)
 
 
 class StoreWriter:
@@ -158,7 +152,6 @@ class TokenStore:
         """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
         self.path = path
         self._fetch, self._open_shards = fetch, open_shards or OPEN_SHARDS
-        self._weights: Callable[[int], Sequence[float]] | None = None
         self._files: OrderedDict[int, StoreFile] = OrderedDict()
         self._checked: set[int] = set()
         if path.is_dir():
@@ -181,13 +174,7 @@ class TokenStore:
         """Return a document; raises IndexError beyond the end."""
         file, row = self._locate(index)
         name, source, target = file.document(row)
-        return TokenDocument(name, index, source, target, self._weights and self._weights(index))
-
-    def weighted(self, weights: Callable[[int], Sequence[float]]) -> "TokenStore":
-        """The same store, whose documents have weights: `weights` gives them by the document's index."""
-        found = copy(self)
-        found._weights = weights
-        return found
+        return TokenDocument(name, index, source, target)
 
     def __iter__(self) -> Iterator[TokenDocument]:
         return (self[i] for i in range(len(self)))

@@ -8,8 +8,7 @@ from pathlib import Path
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import Languages, check_pair, check_sides
-from cotext.data.prepared import REPORT
-from cotext.data.sentence_weights import digest_of_store
+from cotext.data.prepared import REPORT, digest_of_store
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.translation.source_file import checksums_of
