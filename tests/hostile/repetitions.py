@@ -31,7 +31,6 @@ from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, OpenedFile
 from cotext.files.final_stop import without_added_stop
 from cotext.files.formats_of_programs import PLACEHOLDERS
-from cotext.files.icu import message_of
 from cotext.files.placeholders import placeholder_spans, with_placeholders
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
@@ -154,7 +153,6 @@ _XLIFF = (
     'target-language="de" datatype="plaintext"><body><trans-unit id="1"><source>{}</source></trans-unit></body>'
     "</file></xliff>"
 )
-_TMX = '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv></tu></body></tmx>'
 
 
 def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
@@ -168,9 +166,9 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
 
         found[what] = made
 
-    for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"), ("yaml", "a.yml"),
-                       ("json", "a.json"), ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
-                       ("xliff", "a.xlf"), ("tmx", "a.tmx"), ("wmt", "a.jsonl")):  # fmt: skip
+    for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"),
+                       ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
+                       ("xliff", "a.xlf"), ("wmt", "a.jsonl")):  # fmt: skip
         add(f"{what}, nothing else", name, lambda text: text)
     add("html, in a paragraph", "a.html", lambda text: f"<!DOCTYPE html><p>x {text}</p>")
     add("html, as text", "a.html", lambda text: f"<!DOCTYPE html><p>x {escape(text)}</p>")
@@ -189,24 +187,8 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("ass, in a cue", "a.ass", _ASS.replace("{}", "x %s").__mod__)
     add("xliff, in a unit", "a.xlf", lambda text: _XLIFF.format(f"x {text}"))
     add("xliff, as text", "a.xlf", lambda text: _XLIFF.format(f"x {_xml(text)}"))
-    add("tmx, in a unit", "a.tmx", lambda text: _TMX.format(f"x {text}"))
-    add("tmx, as text", "a.tmx", lambda text: _TMX.format(f"x {_xml(text)}"))
     add("po, in a message", "a.po", _po)
     add("po, in a line", "a.po", lambda text: f'{test_po.HEADER}msgid "{text}"\nmsgstr ""\n')
-    add("json, in a value", "a.json", lambda text: json.dumps({"key": f"x {text}"}))
-    add(
-        "json, in a message",
-        "a.json",
-        lambda text: json.dumps({"key": f"{{n, plural, one {{{text}}} other {{x}}}}"}),
-    )
-    add("json, unquoted", "a.json", lambda text: f'{{"key": {text}')
-    add("yaml, in a value", "a.yml", lambda text: f"en:\n  key: {json.dumps(text)}\n")
-    add("yaml, in a plain value", "a.yml", lambda text: f"en:\n  key: x {text}\n")
-    add(
-        "yaml, in a block",
-        "a.yml",
-        lambda text: "en:\n  key: |\n" + "".join(f"    x{line}\n" for line in text.split("\n")),
-    )
     add("markdown, in a list", "a.md", lambda text: f"* x {text}\n")
     add("markdown, in a table", "a.md", lambda text: f"| x | y |\n|---|---|\n| {text} | z |\n")
     add("markdown, in a heading", "a.md", lambda text: f"# x {text}\n")
@@ -231,9 +213,7 @@ def _page(text: str) -> str:
 FILES = _files()
 # Files in which a sentence is no text, or the whole of it is damaged.
 NO_TEXT = frozenset(
-    what
-    for what in FILES
-    if what.endswith(("nothing else", "in a comment", "in a script", "unquoted", "front matter"))
+    what for what in FILES if what.endswith(("nothing else", "in a comment", "in a script", "front matter"))
 )
 
 
@@ -349,7 +329,6 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["placeholders"] = placeholder_spans
     for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))
-    found["messages of ICU"] = _message
     found["catalogue strings"] = partial(_string, Markers(None, "&_~"))
     found["elements placed in a translation"] = _projected
     found["added stops"] = lambda text: (
@@ -395,13 +374,6 @@ def _projected(text: str) -> None:
 def _string(markers: Markers, text: str) -> None:
     string = CatalogueString(text, markers)
     string.written([each.pieces for each in string.paragraphs])
-
-
-def _message(text: str) -> None:
-    for whole in (text, f"{{n, plural, one {{{text}}} other {{x}}}}", f"{{n, plural,{text}"):
-        message = message_of(whole, Markers(None))
-        if message is not None:
-            message.written([each.pieces for each in message.paragraphs])
 
 
 TEXTS = _texts()

@@ -20,6 +20,7 @@ from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
 from cotext.files.translate_blocks import translate_blocks
 from cotext.files.translate_files import format_of
+from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.partial_output import TranslationJournal
 
@@ -393,12 +394,22 @@ def test_a_text_comes_back(text: str) -> None:
     assert file.written(file.contents.documents) == text.encode()
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.yaml", "a.md", "a.text", "a.en", "a"])
+@pytest.mark.parametrize("name", ["a.html", "a.md", "a.text", "a.en", "a"])
 def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("the dog\nthe cat\n")
     found = format_of(tmp_path / name)
-    of_name = {"a.html": "html", "a.yaml": "yaml", "a.md": "markdown"}.get(name, "text")
+    of_name = {"a.html": "html", "a.md": "markdown"}.get(name, "text")
     assert (found if isinstance(found, str) else found.name) == of_name
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("en.json", '{\n  "a": "the dog"\n}\n'), ("en.arb", '["the dog"]\n'), ("en.yml", "en:\n  a: the dog\n")],
+)
+def test_catalogues_of_strings_are_refused(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CotextError, match=r"not a supported format: it looks like (JSON|YAML)"):
+        format_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("content", ['{"sentences": ["a", "b"]}\n', "<d>\nthe dog\n</d>\n"])

@@ -51,8 +51,8 @@ def check_bilingual(
 
 def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: bool) -> None:
     """Write the sentences of a finished job beside their translations; `explain`: what context has done."""
+    from cotext.data.formats.tmx import encode_memory
     from cotext.files.bilingual_page import render_page
-    from cotext.files.tmx import written
     from cotext.runtime.files import replacing
     from cotext.runtime.progress import meter
 
@@ -66,7 +66,7 @@ def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: 
             )
             for each in pairs
         )
-        content = written(units, source or "und", target or "und")
+        content = encode_memory(units, source or "und", target or "und")
     else:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
         explained = None

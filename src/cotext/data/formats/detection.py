@@ -28,6 +28,8 @@ _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
 _SEGMENT = re.compile(r"^[^\S\n]*<seg\s", re.MULTILINE)
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
+_CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\[\s*["\[{]')
+CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 
 
 def detect_format(path: Path) -> str:
@@ -57,6 +59,9 @@ def detect_format(path: Path) -> str:
         raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
     if _is_object(first, complete or len(lines) > 1):
         return "wmt" if begins_wmt(first) else "jsonl"
+    kind = CATALOGUES.get(path.suffix.lower(), "")
+    if kind == "YAML" or (kind and _CATALOGUE_BEGINNING.match(first)):
+        refuse(path, f"{kind}, as a catalogue of strings")
     if begins_talks(lines) and not _SEGMENT.search(text):
         return "iwslt-tags"
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)

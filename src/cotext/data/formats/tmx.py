@@ -15,8 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
-from cotext.data.formats.wmt_xml import check_characters
-from cotext.data.formats.xml_stream import XmlStream
+from cotext.data.formats.xml_stream import XmlStream, check_characters, printable
 from cotext.data.languages import best_language
 from cotext.runtime.errors import CotextError
 
@@ -292,3 +291,21 @@ def encode_unit(source_language: str, texts: Iterable[tuple[str, str]], properti
 def _escaped(text: str) -> str:
     # A bare carriage return would come back as a line feed.
     return escape(text, {"\r": "&#13;"})
+
+
+def encode_memory(
+    sentences: Iterable[tuple[str, str, Mapping[str, str]]], source_language: str, target_language: str
+) -> bytes:
+    """A memory of sentence pairs with their properties: `x-document` and `x-position` say where they stood.
+
+    White space that a unit begins or ends with is kept; what XML cannot hold becomes a space.
+    """
+    units = (
+        encode_unit(
+            source_language,
+            ((source_language, printable(source)), (target_language, printable(target))),
+            {key: printable(value) for key, value in properties.items()},
+        )
+        for source, target, properties in sentences
+    )
+    return "".join((HEADER, *units, FOOTER)).encode()

@@ -5,7 +5,6 @@ The older XML, that of IWSLT too, has a file for each language: `<mteval><refset
 with `<srcset>`, `<refset>` or `<tstset>`.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
@@ -13,13 +12,12 @@ from xml.sax.saxutils import escape, quoteattr
 from cotext.data.formats import records, streams
 from cotext.data.formats.foreign import ONE_LANGUAGE_SETS
 from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line, without_breaks
-from cotext.data.formats.xml_stream import XmlStream
+from cotext.data.formats.xml_stream import XmlStream, check_characters
 from cotext.runtime.errors import CotextError
 
 HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
 FOOTER = "</dataset>\n"
 SIDES = ("src", "ref", "hyp")
-_NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_wmt_xml(path: Path) -> Iterator[Record]:
@@ -156,13 +154,3 @@ def _segment(document_id: str, index: int, sentence: str) -> str:
     check_characters(text, f"document {document_id!r}, sentence {index + 1}")
     # A bare carriage return would come back as a line feed.
     return f'<seg id="{index + 1}">{escape(text, {chr(13): "&#13;"})}</seg>\n'
-
-
-def check_characters(text: str, what: str) -> None:
-    """Raise CotextError for a character that XML has no way to write; `what` names the text in messages."""
-    refused = _NOT_XML.search(text)
-    if refused:
-        raise CotextError(
-            f"{what} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
-            "instead"
-        )

@@ -1,5 +1,6 @@
 """XML of corpora, parsed as a stream within limits: of depth, and of what the parser keeps at a time."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from cotext.runtime.errors import CotextError
 
 CHUNK_BYTES: Final = 1 << 16
 MAX_DEPTH: Final = 100  # of elements
+_NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmlStream:
@@ -90,3 +92,18 @@ class XmlStream:
     def _end_element(self, tag: str) -> None:
         self._depth -= 1
         self._end(tag)
+
+
+def check_characters(text: str, what: str) -> None:
+    """Raise CotextError for a character that XML has no way to write; `what` names the text in messages."""
+    refused = _NOT_XML.search(text)
+    if refused:
+        raise CotextError(
+            f"{what} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
+            "instead"
+        )
+
+
+def printable(text: str) -> str:
+    """A text in which characters that XML cannot hold are spaces."""
+    return _NOT_XML.sub(lambda found: found[0] if found[0] == "\n" else " ", text)

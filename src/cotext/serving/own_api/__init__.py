@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from cotext.data.formats.tmx import encode_memory
 from cotext.data.language_names import name_of
 from cotext.files.table import file_formats
-from cotext.files.tmx import written
 from cotext.models.run_folder import noted_data
 from cotext.serving.dialects import plain_refusal
 from cotext.serving.errors import RequestError
@@ -141,6 +141,6 @@ async def tmx(request: Request) -> Response:
         (source, target, {"x-document": "1", "x-position": str(position)})
         for position, (source, target) in enumerate(body.pairs, 1)
     )
-    content = written(units, body.source, body.target)
+    content = encode_memory(units, body.source, body.target)
     headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
     return Response(content, media_type="application/x-tmx+xml", headers=headers)
