@@ -161,7 +161,6 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["talk.srt", "--out", "x.vtt"], "is written is subtitles; let --out end in .srt"),
         (["corpus.en", "--out", "x.PO"], "and what is written is text; let --out end in .en"),
         (["corpus.en", "--out", "x.parquet"], "and what is written is text"),
-        (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],
@@ -179,7 +178,6 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("bad.txt").write_bytes(b"the \xff. It was.\n")
     Path("bad.md").write_bytes(b"the \0\n")
     Path("lines.docx").write_text("the dog\nthe cat\n")
-    Path("prose.json").write_text(NOTES)
     Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nthe dog\n")
     Path("table.po").write_text("a\tthe dog\na\tthe cat\n")
     Path("big.txt").touch()
