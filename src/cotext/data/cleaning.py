@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cotext.data.beads import pieces_of
 from cotext.data.documents import ParallelDocument
 from cotext.data.identification import language_identifier
 from cotext.data.languages import Languages
@@ -194,3 +193,10 @@ def _half_empty(pair: Pair) -> bool:
 def _copied(pair: Pair) -> bool:
     source, target = (" ".join(side.casefold().split()) for side in pair)
     return source == target and sum(map(str.isalpha, source)) >= COPY_LETTERS
+
+
+def pieces_of(document_id: str, runs: Sequence[Sequence[tuple[str, str]]]) -> Iterator[ParallelDocument]:
+    """The pieces of a document that was cut, as documents: d#1, d#2 and so on; a single one keeps its id."""
+    for number, run in enumerate(runs, 1):
+        name = document_id if len(runs) == 1 else f"{document_id}#{number}"
+        yield ParallelDocument(name, tuple(s for s, _ in run), tuple(t for _, t in run))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-from cotext.data.beads import Bead
+# Source and target sentences that say the same, counted from 0 (a bead of Gale and Church 1993).
+Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
 # Gale and Church 1993, table 5: how often a bead of so many source and target sentences is met.
 PRIORS: Final = {(1, 1): 0.89, (1, 2): 0.0445, (2, 1): 0.0445}

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 
-from cotext.data.beads import Alignment, Bead
 from cotext.data.cleaning import Cleaned, Cleaner
 from cotext.data.documents import ParallelDocument
+from cotext.data.formats.records import Alignment
 from cotext.data.languages import Languages
-from cotext.data.length_alignment import align_lengths
+from cotext.data.length_alignment import Bead, align_lengths
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
 
@@ -143,8 +143,8 @@ def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
 def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
     """The notes of a report on a split; `location` finds a sentence in the files."""
     lines = []
-    if counts := selection.alignment.render(split):
-        lines.append(counts)
+    if unequal := selection.alignment.unequal:
+        lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
     prose = selection.prose
     if prose.first is not None:
         found = []

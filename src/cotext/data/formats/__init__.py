@@ -12,19 +12,15 @@ from cotext.data.formats.corpus import (
 )
 from cotext.data.formats.detection import detect_format
 from cotext.data.formats.table import FORMATS
-from cotext.data.formats.validation import CorpusProblems, Problem, validate_corpus
 
 __all__ = [
     "FORMATS",
-    "CorpusProblems",
-    "Problem",
     "detect_format",
     "located_documents",
     "place_of_sentence",
     "read_documents",
     "read_parallel",
     "second_file",
-    "validate_corpus",
     "write_documents",
     "write_parallel",
     "write_translations",

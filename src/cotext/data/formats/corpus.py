@@ -5,7 +5,6 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from cotext.data.beads import Alignment, aligned_documents
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import (
@@ -15,7 +14,7 @@ from cotext.data.formats.docids import (
     read_side_file,
     side_file_to_write,
 )
-from cotext.data.formats.records import Record, Side
+from cotext.data.formats.records import Alignment, Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.tmx import encode_tmx
@@ -77,8 +76,7 @@ def read_parallel(
 ) -> Iterator[ParallelDocument]:
     """Read two files in step, or one that holds both languages (`target` None), where its format does.
 
-    A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
-    to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
+    With `skip_unequal`, documents with unequal numbers of sentences are left out, and counted in `alignment`.
     Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
     differ (UnequalSidesError), and for all that read_documents refuses.
     """
@@ -106,17 +104,14 @@ def _pairs_of_one_file(
 ) -> Iterator[ParallelDocument]:
     for record in checked_records(path, format):
         source, target = record.source or (), record.target or ()
-        if skip_unequal and record.beads is None and source and target and len(source) != len(target):
+        if skip_unequal and source and target and len(source) != len(target):
             counts.unequal += 1
             continue
         problem = both_sides_problem(record)
         if problem:
             kind = CotextError if record.source is None or record.target is None else UnequalSidesError
             raise kind(f"{path}:{record.line}: {problem}")
-        if record.beads is None:
-            yield ParallelDocument(record.id, source, target)
-        else:
-            yield from aligned_documents(record.id, source, target, record.beads, counts)
+        yield ParallelDocument(record.id, source, target)
 
 
 def _pairs_of_two_files(
@@ -177,11 +172,10 @@ def both_sides_problem(record: Record) -> str | None:
             "target" if record.source is not None else "source" if record.target is not None else "second"
         )
         return f"document {record.id!r} has no {missing} side; a parallel corpus needs both languages"
-    if record.beads is None and len(record.source) != len(record.target):
+    if len(record.source) != len(record.target):
         return (
             f"document {record.id!r} has {len(record.source)} source sentences but {len(record.target)} "
-            "target sentences; every source sentence needs exactly one target sentence (or, in jsonl, beads "
-            "that say which belong together)"
+            "target sentences; every source sentence needs exactly one target sentence"
         )
     return None
 

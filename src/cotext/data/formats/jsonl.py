@@ -1,14 +1,12 @@
 """The format jsonl, the native one: a JSON object a line for every document, and nothing is lost.
 
-`{"id": ..., "source": [...], "target": [...]}`; in one language `{"id": ..., "sentences": [...]}`. Sentences
-that are not aligned one to one have `"beads": [[[0], [0]], [[1, 2], [1]]]` beside them.
+`{"id": ..., "source": [...], "target": [...]}`; in one language `{"id": ..., "sentences": [...]}`.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from cotext.data.beads import read_beads
 from cotext.data.formats.records import OUTER_SPACE, Record, one_line
 from cotext.data.formats.streams import numbered_lines
 from cotext.runtime.errors import CotextError, shown
@@ -25,8 +23,7 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     for number, line in numbered_lines(path):
         if not line.strip(OUTER_SPACE):
             continue
-        # Of all numbers that a line may hold, only those of beads are needed.
-        value = parse_json(line, f"{path}:{number}", numbers='"beads"' in line)
+        value = parse_json(line, f"{path}:{number}", numbers=False)
         # Only an escape can bring in what numbered_lines has not already refused.
         yield _record(f"{path}:{number}", number, value, escapes="\\" in line)
 
@@ -45,14 +42,7 @@ def _record(where: str, number: int, value: object, escapes: bool) -> Record:
             f"{where}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
             "'target'"
         )
-    source, target = sides["source"], sides["target"]
-    beads = None
-    if value.get("beads") is not None and source is not None and target is not None:
-        try:
-            beads = read_beads(value["beads"], (len(source), len(target)))
-        except CotextError as error:
-            raise CotextError(f"{where}: document {document_id!r}: {error}") from None
-    return Record(document_id, number, 0, sides["sentences"], source, target, beads)
+    return Record(document_id, number, 0, sides["sentences"], sides["source"], sides["target"])
 
 
 def _sentences(
