@@ -84,7 +84,6 @@ def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_pat
     for arguments, message in (
         ([*trained, "--tokenizer", other], "is trained already"),
         (["prepare", "--controlled", "9", "--out", tmp_path / "out"], "makes its own corpus and tokenizer"),
-        (["prepare", "--append", "--source", corpus / "train.en", "--out", other], "takes the tokenizer"),
     ):
         refused = cotext(*arguments, text)
         assert (refused.code, message in refused.err) == (2, True), refused.err

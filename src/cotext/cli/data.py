@@ -146,14 +146,6 @@ def prepare(
             "copy.",
         ),
     ] = False,
-    append: Annotated[
-        bool,
-        typer.Option(
-            "--append",
-            help="Add the documents of --source and --target to the training corpus in the folder --out, "
-            "with its tokenizer.",
-        ),
-    ] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace an existing folder, or the remains of an interrupted job.")
     ] = False,
@@ -161,7 +153,6 @@ def prepare(
 ) -> None:
     """Tokenise a corpus into a data folder for `train`, and print its statistics."""
     from cotext.data import controlled as controlled_corpus
-    from cotext.data.append import append as append_corpus
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
@@ -169,11 +160,6 @@ def prepare(
     from cotext.runtime.cores import usable_cores
     from cotext.runtime.progress import stages
 
-    if shortlist and append:
-        raise CotextError(
-            "--append makes the table of a folder again if it was prepared with --shortlist, and adds none: "
-            "leave --shortlist out; `cotext shortlist RUN --data DATA` makes one for a run"
-        )
     if shortlist and controlled is not None:
         raise CotextError(
             "--shortlist leaves out most of a vocabulary of many thousands; that of --controlled is too "
@@ -183,7 +169,7 @@ def prepare(
     if controlled is not None:
         of_files = (
             *(source_language, target_language, format, split, paragraphs, abbreviations, splitter),
-            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample, tokenizer_text, append),
+            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample, tokenizer_text),
         )
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
@@ -200,33 +186,6 @@ def prepare(
                 vocabulary=vocabulary,
                 order=order,
                 overwrite=overwrite,
-                on_documents=progress,
-            )
-    elif append:
-        others = (
-            *(dev_source, dev_target, test_source, test_target, source_language, target_language, vocabulary),
-            *(trim_vocabulary, tokenizer_sample, tokenizer_text, paragraphs, overwrite, word_order),
-            *(truecase, jieba, language),
-        )
-        if any(others) or seed is not None or tokenizer != "sentencepiece":
-            raise CotextError(
-                "--append takes the tokenizer, the languages and the held-out sets of --out; give --source, "
-                "--target, and how to read them, alone"
-            )
-        if source is None:
-            raise CotextError("--append needs --source: the documents to be added")
-        appended_split = splitting(abbreviations, splitter, split, "add --split")
-        with stages() as progress, telling_how_to_skip():
-            report = append_corpus(
-                source,
-                target,
-                out,
-                format=format,
-                max_characters=max_characters,
-                split=appended_split if split else None,
-                clean=clean or (),
-                skip_unequal=skip_unequal,
-                workers=workers or usable_cores(),
                 on_documents=progress,
             )
     else:

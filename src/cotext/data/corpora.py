@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import SIDES, ChunkEncoder, EncodedChunk, location_of
+from cotext.data.encoding import SIDES, ChunkEncoder, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, is_regular
@@ -17,8 +16,7 @@ from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, languages_of_names, primary_language
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.store_file import Flat
+from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -26,7 +24,6 @@ from cotext.runtime.workers import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
-CHUNK_DOCUMENTS: Final = 256  # of a store
 CHUNKS_ALONE: Final = 8  # for fewer, worker processes take longer to start than to work
 PROGRESS_DOCUMENTS: Final = 1000
 
@@ -108,9 +105,8 @@ def encode_corpus(
     wanted: frozenset[int],
     workers: int,
     on_documents: OnDocuments,
-    after: TokenStore | None = None,
 ) -> Encoded:
-    """Write the token store of a corpus into a folder, behind the documents of `after`.
+    """Write the token store of a corpus into a folder.
 
     `tokenizer` is its folder, `wanted` the hashes of held-out sentences that are looked for. With any number
     of `workers`, processes that encode, the store is the same.
@@ -123,10 +119,7 @@ def encode_corpus(
     stage = f"encoding {corpus.split}"
     on_documents(stage, 0)
     make = partial(ChunkEncoder.opened, tokenizer, wanted, corpus.files)
-    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint, after) as writer:
-        if after is not None:
-            for chunk in _stored_chunks(after):
-                collector.add(chunk)
+    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint) as writer:
         for chunk in in_order(make, chunks_of(corpus.read()), workers, CHUNKS_ALONE):
             for name, source, target in chunk.documents():
                 writer.add_flat(name, source, target)
@@ -134,17 +127,6 @@ def encode_corpus(
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
     return Encoded(collector.statistics(), found)
-
-
-def _stored_chunks(store: TokenStore) -> Iterator[EncodedChunk]:
-    """The documents of a store."""
-    for _, documents in groupby(store, lambda document: document.index // CHUNK_DOCUMENTS):
-        chunk = list(documents)
-        sides = (
-            Flat.joined([s for d in chunk for s in d.source]),
-            Flat.joined([t for d in chunk for t in d.target]),
-        )
-        yield EncodedChunk.of([d.id for d in chunk], [len(d.source) for d in chunk], *sides)
 
 
 def pieces_seen(

@@ -7,7 +7,7 @@ Whoever reads sees documents, numbered through all files: see `store_file.py` fo
 import os
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from cotext.data.store_manifest import (
 )
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import link_or_copy, remove
+from cotext.runtime.files import remove
 
 MAX_SHARD_TOKENS: Final = 1 << 26  # of both sides: 256 MiB
 OPEN_SHARDS: Final = 64
@@ -52,11 +52,10 @@ class TokenDocument:
 class StoreWriter:
     """Writes a store in bounded memory; it appears, whole, when the `with` block ends without error.
 
-    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file. `after`: a
-    store whose shards come first; they are linked where storage can, else copied, and the store is a folder.
+    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file.
     """
 
-    def __init__(self, path: Path, tokenizer_fingerprint: str, after: "TokenStore | None" = None) -> None:
+    def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
         """Open a temporary folder beside `path`, whose own folder must exist."""
         self._path = path
         self._fingerprint = tokenizer_fingerprint
@@ -65,10 +64,7 @@ class StoreWriter:
         self._partial.mkdir()
         self._shards: list[Shard] = []
         self._file: FileWriter | None = None
-        self._folder = after is not None
         self.totals = Totals()
-        if after is not None:
-            self._take_over(after)
 
     def add(self, document_id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
         """Append a document, given as the piece ids of each sentence; a sentence may be empty.
@@ -112,7 +108,7 @@ class StoreWriter:
     def _finish(self) -> None:
         if self._file is None and not self._shards:  # of no document
             self._file = FileWriter(self._partial / shard_name(0), self._fingerprint)
-        if not self._folder and not self._shards and self._file is not None:
+        if not self._shards and self._file is not None:
             self._file.close()
             made = self._file.path
         else:
@@ -129,29 +125,16 @@ class StoreWriter:
             self._shards.append(Shard.of(self._file.path, self._file.totals))
             self._file = None
 
-    def _take_over(self, before: "TokenStore") -> None:
-        for number, (shard, path) in enumerate(zip(before.shards, before.shard_paths(), strict=True)):
-            own = self._partial / shard_name(number)
-            link_or_copy(path, own)
-            known = replace(shard, name=own.name) if shard.sha256 else Shard.of(own, shard.totals)
-            self._shards.append(known)
-        self.totals = before.totals
-
 
 class TokenStore:
     """Random access to the documents of a store, in bounded memory.
 
-    A shard is checked against the digest of the manifest when it is first read. `fetch` brings the file of a
-    shard to this machine, for stores that do not lie there as a whole. It is asked whenever a shard is
-    opened, and the file is deleted at once: its room is free when another `open_shards` have been opened.
+    A shard is checked against the digest of the manifest when it is first read.
     """
 
-    def __init__(
-        self, path: Path, fetch: Callable[[Shard], Path] | None = None, open_shards: int | None = None
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
         self.path = path
-        self._fetch, self._open_shards = fetch, open_shards or OPEN_SHARDS
         self._files: OrderedDict[int, StoreFile] = OrderedDict()
         self._checked: set[int] = set()
         if path.is_dir():
@@ -193,10 +176,6 @@ class TokenStore:
         """The documents of each shard, by their indices: those that lie in one file."""
         return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]
 
-    def shard_paths(self) -> Iterator[Path]:
-        """The file of each shard, checked."""
-        return (self._file(number).path for number in range(len(self.shards)))
-
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Raise CotextError unless the store was made with this very tokenizer."""
         if self.tokenizer_fingerprint != tokenizer.fingerprint:
@@ -217,16 +196,14 @@ class TokenStore:
             self._files.move_to_end(number)
             return self._files[number]
         shard = self.shards[number]
-        path = self.path / shard.name if self._fetch is None else self._fetch(shard)
-        if self._fetch is not None or number not in self._checked:
+        path = self.path / shard.name
+        if number not in self._checked:
             require_shard(path, shard)
             self._checked.add(number)
         file = StoreFile(path)
         if (file.tokenizer_fingerprint, file.totals) != (self.tokenizer_fingerprint, shard.totals):
             raise damaged(path)
-        if self._fetch is not None:
-            path.unlink()  # it stays readable while it is open
         self._files[number] = file
-        if len(self._files) > self._open_shards:
+        if len(self._files) > OPEN_SHARDS:
             self._files.popitem(last=False)
         return file

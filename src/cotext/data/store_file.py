@@ -67,11 +67,6 @@ class Flat:
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         return cls(np.fromiter(chain.from_iterable(sentences), np.int32, int(lengths.sum())), lengths)
 
-    @classmethod
-    def joined(cls, sentences: Sequence[Tokens]) -> "Flat":
-        """As `of`, of the sentences of stored documents."""
-        return cls(np.concatenate(sentences), np.fromiter(map(len, sentences), np.int32, len(sentences)))
-
 
 class FileWriter:
     """Writes one file of a store in bounded memory; `close` makes it whole."""

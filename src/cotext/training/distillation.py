@@ -133,10 +133,6 @@ def distillation(
     if request.out.resolve().is_relative_to(request.data.resolve()):
         raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
     data = open_data(request.data)
-    if data.address:
-        raise CotextError(
-            f"{data.address}: distillation copies its data; fetch the folder to this machine first"
-        )
     opened = placed(open_run(request.teacher, device, request.decode, request.update))
     translator = opened.translator
     translator.plan.check_passes()
