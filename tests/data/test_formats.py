@@ -25,9 +25,9 @@ from cotext.data.formats import (
 )
 from cotext.runtime.errors import CotextError
 
-ONE_FILE = ["wmt-xml", "tmx", "tsv", "jsonl", "parquet", "wmt"]
-TEXTS = [name for name, row in FORMATS.items() if row.write is None]
-TWO_FILES = ["text", "docids", "d-lines", "iwslt-tags", "eos-groups", "line-documents"]
+ONE_FILE = ["tmx", "tsv", "jsonl", "parquet", "wmt"]
+TEXTS = [name for name, row in FORMATS.items() if row.encode is not None]
+WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
 NASTY = [
@@ -93,23 +93,17 @@ def kept(format: str, documents: list[Document]) -> list[Document]:
 
 def representable(format: str, documents: list[Document]) -> bool:
     every = [s for d in kept(format, documents) for s in d.sentences]
-    if format in ("text", "docids", "eos-groups", "line-documents") and every[0].startswith("\ufeff"):
+    if format in ("text", "docids") and every[0].startswith("\ufeff"):
         return False
     if format == "text":
         return all(every)
     if format == "d-lines":
         return "<d>" not in every
-    if format == "iwslt-tags":
-        return not any(re.fullmatch(r"<doc>|</doc>|<title>.*", s) for s in every)
-    if format in ("eos-groups", "line-documents"):
-        mark = r"(^| )_eos( |$)" if format == "eos-groups" else "<EOS>|<BOS>"
-        alone = any(d.sentences == ("",) for d in kept(format, documents))
-        return not alone and not any(re.search(mark, s) for s in every)
     if format == "tsv":
         group_windows = pairwise(documents)
         return not any("\t" in s for s in every) and all(a.id != b.id for a, b in group_windows)
-    if format in ("wmt-xml", "tmx"):
-        if format == "tmx" and any(a.id == b.id for a, b in pairwise(documents)):
+    if format == "tmx":
+        if any(a.id == b.id for a, b in pairwise(documents)):
             return False
         texts = every + [d.id for d in documents]
         return not any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", s) for s in texts)
@@ -121,7 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("formats")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WRITTEN)
 @settings(deadline=None, max_examples=50)
 @given(documents=documents_of(sentences))
 def test_writing_refuses_or_reading_gives_back_the_same(
@@ -155,7 +149,7 @@ def test_detection_recognises_what_every_writer_wrote(
         assert stream.read().decode().endswith("\n")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WRITTEN)
 @settings(deadline=None, max_examples=10)
 @given(data=st.data())
 def test_parallel_documents_come_back_as_pairs(format: str, data: st.DataObject, folder: Path) -> None:
@@ -583,9 +577,10 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
         [Document("docid", ("A.",)), Document("\t", ("A.",))],
         r"out: document id '\\t' cannot be written",
     ),
-    "mark": ("eos-groups", [Document("x", ("A.", "B _eos c"))], r"document 'x', sentence 2 contains '_eos'"),
+    "read only": ("eos-groups", [Document("x", ("A.",))], r"the format eos-groups is read, not written"),
+    "mark": ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
     "control": (
-        "wmt-xml",
+        "tmx",
         [Document("x", ("A\x01",))],
         r"sentence 1 contains U\+0001, which XML cannot hold",
     ),
@@ -679,15 +674,6 @@ def test_source_and_target_cannot_be_one_file(tmp_path: Path) -> None:
 
 def test_files_as_they_are_written(tmp_path: Path) -> None:
     pairs = [ParallelDocument("x", ("A & b.", "C."), ("a", "c")), ParallelDocument("y", ("D.",), ("d",))]
-    write_parallel(tmp_path / "p.xml", None, pairs[1:], "wmt-xml", ("en", "de"))
-    assert (tmp_path / "p.xml").read_text() == (
-        '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n<doc id="y">\n<src lang="en">\n<p>\n'
-        '<seg id="1">D.</seg>\n</p>\n</src>\n'
-        '<ref lang="de">\n<p>\n<seg id="1">d</seg>\n</p>\n</ref>\n</doc>\n</dataset>\n'
-    )
-    write_translations(tmp_path / "t.xml", pairs, "wmt-xml")
-    assert "<hyp>" in (tmp_path / "t.xml").read_text()
-    assert "A &amp; b." in (tmp_path / "t.xml").read_text()
     write_parallel(tmp_path / "p.jsonl", None, pairs, "jsonl")
     assert json.loads((tmp_path / "p.jsonl").read_text().split("\n")[0]) == {
         "id": "x",

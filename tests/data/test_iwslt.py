@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import detect_format, read_documents, read_parallel, write_parallel
+from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.corpus import located_documents
 from cotext.runtime.errors import CotextError
 
@@ -152,9 +152,3 @@ def test_xml_with_entities_is_refused_before_they_expand(tmp_path: Path) -> None
     undefined = of(tmp_path, XML.format("srcset").replace("C.", "&b;"), "b.xml")
     with pytest.raises(CotextError, match=r"b\.xml:8: malformed XML .*undefined entity"):
         list(read_documents(undefined))
-
-
-def test_talks_that_are_written_are_found_again(tmp_path: Path) -> None:
-    pairs = [ParallelDocument("a/1", ("A.", ""), ("a.", "")), ParallelDocument("</talkid>", ("B.",), ("b.",))]
-    write_parallel(tmp_path / "a.en", tmp_path / "a.de", pairs, "iwslt-tags")
-    assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs

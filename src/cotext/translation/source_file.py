@@ -8,6 +8,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, located_documents, read_documents
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, is_regular
+from cotext.data.formats.table import find_format
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.shards import Shard
@@ -37,13 +38,14 @@ class SourceFile:
     stands that looks like several sentences; empty where none does.
 
     Raises:
-        CotextError: no such file, or no regular one.
+        CotextError: no such file, or no regular one; a format in which no translation is written.
     """
 
     def __init__(self, path: Path, format: str | None, shard: Shard | None = None) -> None:
         check_readable(path)
         if format is None:
             format = detect_format(path)
+        find_format(format).require_written()
         if not is_regular(path):
             raise CotextError(
                 f"{path}: is no regular file, and translating reads it more than once; copy it to one"

@@ -18,7 +18,6 @@ from cotext.data.formats.records import Alignment, Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.tmx import encode_tmx
-from cotext.data.formats.wmt_xml import encode_wmt_xml
 from cotext.runtime.errors import CotextError
 
 
@@ -223,8 +222,8 @@ def write_documents(
 ) -> None:
     """Write documents of one language; `path` gets its name only when all are written.
 
-    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt-xml
-    `<src>`, wmt hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
+    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt
+    hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
     cannot hold, for no documents, and where storage refuses.
     """
     row = find_format(format)
@@ -233,7 +232,7 @@ def write_documents(
         Record(d.id, source=d.sentences) if as_sources else Record(d.id, sentences=d.sentences)
         for d in documents
     )
-    _write(row, row.encode, [path], ((record,) for record in records))
+    _write(row, [path], ((record,) for record in records))
 
 
 def write_parallel(
@@ -245,7 +244,7 @@ def write_parallel(
 ) -> None:
     """Write two files, or with `target` None one file with both languages, where the format holds both.
 
-    `languages` become the `lang` attributes of wmt-xml and tmx. Raises CotextError as write_documents does.
+    `languages` become the `lang` attributes of tmx. Raises CotextError as write_documents does.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -253,12 +252,12 @@ def write_parallel(
             raise CotextError(
                 f"the format {format} holds both languages in one file; leave out the target file {target}"
             )
-        _write(row, _encoder(row, languages, "ref"), [source], _both_sides(documents))
+        _write(row, [source], _both_sides(documents), languages)
         return
     if target is None:
         raise CotextError(f"the format {format} holds one language a file; name the target file too")
     sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
-    _write(row, row.encode, [source, target], sides)
+    _write(row, [source, target], sides)
 
 
 def write_translations(
@@ -269,15 +268,15 @@ def write_translations(
 ) -> None:
     """Write what a translation of a file in `format` is in the same format; the target is the hypothesis.
 
-    Formats of one language hold the hypothesis alone; tsv and jsonl hold source and hypothesis, wmt-xml
-    `<src>` and `<hyp>`: read_documents with side "target" gives the hypotheses of each. Raises CotextError as
+    Formats of one language hold the hypothesis alone, the others source and hypothesis: read_documents with
+    side "target" gives the hypotheses of each. Raises CotextError as
     write_documents does.
     """
     row = find_format(format)
     if row.holds_both_languages:
-        _write(row, _encoder(row, languages, "hyp"), [path], _both_sides(documents))
+        _write(row, [path], _both_sides(documents), languages)
     else:
-        _write(row, row.encode, [path], ((Record(d.id, sentences=d.target),) for d in documents))
+        _write(row, [path], ((Record(d.id, sentences=d.target),) for d in documents))
 
 
 def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]]:
@@ -285,24 +284,19 @@ def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]
         yield (Record(document.id, source=document.source, target=document.target),)
 
 
-def _encoder(row: Format, languages: tuple[str, str] | None, target_element: str) -> Callable[[Record], str]:
-    if row.name == "wmt-xml":
-        return partial(encode_wmt_xml, languages=languages, target_element=target_element)
-    if row.name == "tmx":
-        return partial(encode_tmx, languages=languages)
-    return row.encode
-
-
 def _write(
     row: Format,
-    encode: Callable[[Record], str],
     paths: list[Path],
     documents: Iterable[tuple[Record, ...]],
+    languages: tuple[str, str] | None = None,
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    row.require_written()
     if row.write is not None:
         row.write(paths[0], (records[0] for records in documents))
         return
+    assert row.encode is not None
+    encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]

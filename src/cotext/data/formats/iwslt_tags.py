@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, sentences_to_write
+from cotext.data.formats.records import OUTER_SPACE, Gathered, Record
 from cotext.data.formats.streams import numbered_lines
 from cotext.runtime.errors import CotextError
 
@@ -135,15 +135,3 @@ def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> No
         talk.close(element)
     elif element == "talkid":
         talk.talk_id = content.removesuffix(closing).strip(OUTER_SPACE)
-
-
-def encode_iwslt_tags(record: Record) -> str:
-    """Write the id as `<talkid>`, then one sentence a line; raises CotextError for one that is metadata."""
-    sentences = sentences_to_write(record)
-    for index, sentence in enumerate(sentences):
-        if _METADATA.fullmatch(sentence) or _DOC.fullmatch(sentence) or sentence == _DOC_END:
-            raise CotextError(
-                f"document {record.id!r}, sentence {index + 1} begins as metadata of the format iwslt-tags "
-                f"do ({sentence[:20]!r}); write jsonl instead"
-            )
-    return "\n".join((f"<talkid>{id_to_write(record)}</talkid>", *sentences)) + "\n"

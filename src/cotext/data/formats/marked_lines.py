@@ -96,11 +96,6 @@ def read_eos_groups(path: Path) -> Iterator[Record]:
     return _read_document_lines(path, EOS_MARK.split)
 
 
-def encode_eos_groups(record: Record) -> str:
-    """Write one document on a line; raises CotextError for a sentence with the word `_eos`."""
-    return _encode_document_line(record, " _eos ", EOS_MARK, "eos-groups")
-
-
 def read_line_documents(path: Path) -> Iterator[Record]:
     """Read one document a line, `<EOS> <BOS>` between sentences; one more mark at either end is left out."""
 
@@ -108,11 +103,6 @@ def read_line_documents(path: Path) -> Iterator[Record]:
         return BOUNDARY_MARK.split(line.removeprefix("<BOS>").removesuffix("<EOS>"))
 
     return _read_document_lines(path, split)
-
-
-def encode_line_documents(record: Record) -> str:
-    """Write one document on a line; raises CotextError for a sentence with `<EOS>` or `<BOS>`."""
-    return _encode_document_line(record, " <EOS> <BOS> ", re.compile("<EOS>|<BOS>"), "line-documents")
 
 
 def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Iterator[Record]:
@@ -130,19 +120,3 @@ def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Itera
         yield Record(
             str(number), line_number, sentences=tuple(part.strip(OUTER_SPACE) for part in split(text))
         )
-
-
-def _encode_document_line(record: Record, joint: str, mark: re.Pattern[str], format: str) -> str:
-    sentences = sentences_to_write(record)
-    for index, sentence in enumerate(sentences):
-        if mark.search(sentence):
-            raise CotextError(
-                f"document {record.id!r}, sentence {index + 1} contains {joint.strip()!r}, which separates "
-                f"sentences in the format {format}; write jsonl instead"
-            )
-    if sentences == ("",):
-        raise CotextError(
-            f"document {record.id!r} is one empty sentence, which the format {format} cannot tell from no "
-            "document; write jsonl instead"
-        )
-    return joint.join(sentences) + "\n"

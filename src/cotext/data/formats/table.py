@@ -16,23 +16,19 @@ UNWRITTEN: Final = frozenset(
 )
 
 
-def _no_text(record: Record) -> str:
-    raise TypeError("this format is no text")
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` gives the text of one document; `header`, `between` and `footer` surround the documents. `write`,
-    of a format that is no text, writes all of them.
+    of a format that is no text, writes all of them. A format with neither is read only.
     `holds_empty_sentences`: wherever they stand. `languages`: of a format that names them, reads the codes of
     source and target, each empty if the file does not have it.
     """
 
     name: str
     read: Callable[[Path], Iterator[Record]]
-    encode: Callable[[Record], str] = _no_text
+    encode: Callable[[Record], str] | None = None
     header: str = ""
     between: str = ""
     footer: str = ""
@@ -42,6 +38,20 @@ class Format:
     holds_empty_sentences: bool = True
     write: Callable[[Path, Iterable[Record]], None] | None = None
     languages: Callable[[Path], tuple[str, str]] | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether documents can be written in this format."""
+        return self.encode is not None or self.write is not None
+
+    def require_written(self) -> None:
+        """Raise CotextError if documents cannot be written in this format."""
+        if not self.is_written:
+            written = ", ".join(name for name, row in FORMATS.items() if row.is_written)
+            raise CotextError(
+                f"the format {self.name} is read, not written; choose one of {written} "
+                "(`cotext convert FILE --to jsonl --out NEW` makes a copy in another format)"
+            )
 
 
 FORMATS = {
@@ -56,25 +66,12 @@ FORMATS = {
         ),
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
         Format("d-lines", marked_lines.read_d_lines, marked_lines.encode_d_lines),
-        Format("iwslt-tags", iwslt_tags.read_iwslt_tags, iwslt_tags.encode_iwslt_tags, carries_ids=True),
-        Format(
-            "eos-groups",
-            marked_lines.read_eos_groups,
-            marked_lines.encode_eos_groups,
-            holds_empty_sentences=False,
-        ),
-        Format(
-            "line-documents",
-            marked_lines.read_line_documents,
-            marked_lines.encode_line_documents,
-            holds_empty_sentences=False,
-        ),
+        Format("iwslt-tags", iwslt_tags.read_iwslt_tags, carries_ids=True),
+        Format("eos-groups", marked_lines.read_eos_groups),
+        Format("line-documents", marked_lines.read_line_documents),
         Format(
             "wmt-xml",
             wmt_xml.read_wmt_xml,
-            wmt_xml.encode_wmt_xml,
-            header=wmt_xml.HEADER,
-            footer=wmt_xml.FOOTER,
             carries_ids=True,
             holds_both_languages=True,
             languages=wmt_xml.languages_of_wmt_xml,

@@ -7,16 +7,13 @@ with `<srcset>`, `<refset>` or `<tstset>`.
 
 from collections.abc import Iterator
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.foreign import ONE_LANGUAGE_SETS
-from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line, without_breaks
-from cotext.data.formats.xml_stream import XmlStream, check_characters
+from cotext.data.formats.records import Record, without_breaks
+from cotext.data.formats.xml_stream import XmlStream
 from cotext.runtime.errors import CotextError
 
-HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
-FOOTER = "</dataset>\n"
 SIDES = ("src", "ref", "hyp")
 
 
@@ -126,31 +123,3 @@ class _Reader:
 
 def _sentences(segments: list[tuple[str | None, str]] | None) -> tuple[str, ...] | None:
     return None if segments is None else tuple(text for _, text in segments)
-
-
-def encode_wmt_xml(
-    record: Record, languages: tuple[str, str] | None = None, target_element: str = "ref"
-) -> str:
-    """Write one `<doc>`: `<src>`, and the target, where there is one, as `<ref>` or `<hyp>`.
-
-    Raises CotextError for a control character that XML has no way to write.
-    """
-    check_characters(record.id, f"document id {record.id!r}")
-    parts = [f"<doc id={quoteattr(id_to_write(record))}>\n"]
-    source = record.sentences if record.sentences is not None else record.source
-    for order, (element, side) in enumerate((("src", source), (target_element, record.target))):
-        if side is None:
-            continue
-        language = f" lang={quoteattr(languages[order])}" if languages else ""
-        parts.append(f"<{element}{language}>\n<p>\n")
-        parts.extend(_segment(record.id, index, sentence) for index, sentence in enumerate(side))
-        parts.append(f"</p>\n</{element}>\n")
-    parts.append("</doc>\n")
-    return "".join(parts)
-
-
-def _segment(document_id: str, index: int, sentence: str) -> str:
-    text = one_line(document_id, index, sentence).strip(OUTER_SPACE)
-    check_characters(text, f"document {document_id!r}, sentence {index + 1}")
-    # A bare carriage return would come back as a line feed.
-    return f'<seg id="{index + 1}">{escape(text, {chr(13): "&#13;"})}</seg>\n'
