@@ -46,7 +46,7 @@ PROCESSES.set_forkserver_preload(
         "cotext.data.prepare",
         "cotext.translation.open",
         "cotext.files.translate_files",
-        "cotext.files.formats_of_programs",
+        "cotext.files.po",
         "cotext.training.distillation",
         "rich.progress",
         "cotext.training.run",

@@ -7,9 +7,7 @@ from itertools import chain
 
 from structures import STRUCTURES, WORDS
 
-from cotext.files.bilingual import BilingualFormat, Job
-from cotext.files.blocks import Block, Copied, FileFormat, Piece, Point
-from cotext.files.elements import SPACE
+from cotext.files.blocks import SPACE, BilingualFormat, Block, Copied, FileFormat, Job, Piece, Point
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
 from cotext.runtime.xml import taken

@@ -11,15 +11,14 @@ import test_xlsx
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
-from cotext.files.block_sentences import cut
+from cotext.files.block_sentences import cut, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open
-from cotext.files.final_stop import without_added_stop
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
-from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project
+from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment

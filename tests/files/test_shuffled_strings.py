@@ -9,8 +9,7 @@ import test_xliff
 from faking import assert_well_formed, shuffled
 
 from cotext.files import po, xliff
-from cotext.files.bilingual import Job
-from cotext.files.blocks import Block, FileFormat
+from cotext.files.blocks import Block, FileFormat, Job
 
 FILES: dict[str, tuple[FileFormat, str]] = {
     "po": (po.Po(Job(entries="all")), test_po.CATALOGUE),

@@ -26,16 +26,14 @@ from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.forms import words_of
-from cotext.files.bilingual import BilingualFormat, Job
-from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block, OpenedFile
-from cotext.files.final_stop import without_added_stop
-from cotext.files.formats_of_programs import PLACEHOLDERS
-from cotext.files.placeholders import placeholder_spans, with_placeholders
+from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
+from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
+from cotext.files.po import PLACEHOLDERS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
-from cotext.files.wrapping import spread, wrapped
+from cotext.files.text import spread, wrapped
+from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.sentence_checks import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError

@@ -202,7 +202,7 @@ def translate(
     outs = _outs(files, out, out_dir)
     part = shard_of(shard, out)
     from cotext.cli.bilingual import check_bilingual, write_bilingual
-    from cotext.files.bilingual import entries_named
+    from cotext.files.blocks import entries_named
     from cotext.files.translate_files import (
         BlocksJob,
         check_outputs_of,

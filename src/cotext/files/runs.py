@@ -12,8 +12,19 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import LINKS, Item, inner, mates, without_empty
+from cotext.files.blocks import (
+    LINKS,
+    Close,
+    Copied,
+    Item,
+    Open,
+    Piece,
+    Point,
+    inner,
+    mates,
+    merged,
+    without_empty,
+)
 from cotext.runtime.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:

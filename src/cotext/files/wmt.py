@@ -16,8 +16,7 @@ from typing import Final
 from cotext.data.formats.wmt import WmtLine, submission_line, wmt_line
 from cotext.data.formats.wmt_paragraphs import Paragraphs, paragraphs, unfenced
 from cotext.data.languages import fitting_codes, same_language
-from cotext.files.bilingual import ANY, Job
-from cotext.files.blocks import Block, Contents, OpenedFile
+from cotext.files.blocks import ANY, Block, Contents, Job, OpenedFile
 from cotext.files.html import FORMAT as HTML
 from cotext.files.places import decoded
 from cotext.files.strings import has_letters
@@ -38,7 +37,7 @@ class Wmt:
     suffixes: tuple[str, ...] = (".jsonl",)
 
     def for_job(self, job: Job) -> "Wmt":
-        """See `cotext.files.bilingual.BilingualFormat`."""
+        """See `cotext.files.blocks.BilingualFormat`."""
         return replace(self, job=job)
 
     def recognises(self, head: bytes) -> bool:
