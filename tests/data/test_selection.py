@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from command_line import Outcome, cotext, succeed
 
-from cotext.data.cleaning import PASSAGE_SENTENCES, RULES, Cleaner, parse_rules
 from cotext.data.documents import ParallelDocument
+from cotext.data.encoding import HeldOut, Overlap, found_in
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.records import Alignment
 from cotext.data.languages import Languages
-from cotext.data.overlap import HeldOut, Overlap, found_in
-from cotext.data.selection import Selection, render
+from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
 
@@ -140,7 +139,7 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise ImportError
 
-    monkeypatch.setattr("cotext.data.cleaning.language_identifier", none)
+    monkeypatch.setattr("cotext.data.selection.language_identifier", none)
     with pytest.raises(CotextError, match=r"pip install 'cotext\[clean\]'"):
         Cleaner({"language": 0.9}, EN_DE, (1, 1))
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))

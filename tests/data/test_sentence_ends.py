@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.abbreviations import read_abbreviations
 from cotext.data.formats import read_documents
-from cotext.data.sentence_ends import sentence_ends
+from cotext.data.sentence_ends import read_abbreviations, sentence_ends
 from cotext.data.splitting import Splitter, join_sentences, sentences
 from cotext.runtime.errors import CotextError
 

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.data import store as store_module
-from cotext.data import store_file
-from cotext.data.store import StoreWriter, TokenStore, Totals
-from cotext.data.store_manifest import write_manifest
+from cotext.data.store import StoreWriter, TokenStore, Totals, write_manifest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
 
@@ -61,8 +59,8 @@ def test_what_is_written_is_read(
         for i, document in enumerate(pairs)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_file, "MAX_BATCH_DOCUMENTS", batch_documents)
-        patch.setattr(store_file, "MAX_BATCH_TOKENS", batch_tokens)
+        patch.setattr(store_module, "MAX_BATCH_DOCUMENTS", batch_documents)
+        patch.setattr(store_module, "MAX_BATCH_TOKENS", batch_tokens)
         store = write(tmp_path / "store.arrow", written)
     assert len(store) == len(written)
     assert read(store) == written
@@ -93,8 +91,8 @@ def test_hand_worked_document(tmp_path: Path) -> None:
 def test_random_access_across_more_batches_than_are_kept_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_file, "MAX_BATCH_DOCUMENTS", 3)
-    monkeypatch.setattr(store_file, "OPEN_BATCHES", 2)
+    monkeypatch.setattr(store_module, "MAX_BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(store_module, "OPEN_BATCHES", 2)
     written = corpus(100)
     store = write(tmp_path / "s", written)
     order = list(range(100))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.data.formats.tmx import encode_memory, pairs
+from cotext.data.formats.xml_formats import encode_memory, pairs
 from cotext.runtime.errors import CotextError
 
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.formats.tmx import encode_memory
+from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.translation.terms.memory import TranslationMemory

@@ -20,9 +20,9 @@ import test_po
 import test_pptx
 import test_xlsx
 
-from cotext.data.detokenise import Detokeniser
-from cotext.data.formats.foreign import markup_kind, subtitle_kind
-from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
+from cotext.data.convert import Detokeniser
+from cotext.data.formats.line_formats import BOUNDARY_MARK, EOS_MARK
+from cotext.data.formats.streams import markup_kind, subtitle_kind
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.forms import words_of

@@ -12,7 +12,7 @@ import pytest
 from command_line import piped
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.formats import read_documents, read_parallel, records, streams, xml_stream
+from cotext.data.formats import read_documents, read_parallel, records, streams, xml_formats
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
@@ -119,7 +119,7 @@ def test_xml_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
 ) -> None:
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(xml_stream, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(xml_formats, "CHUNK_BYTES", 100)
     (tmp_path / "a.xml").write_bytes(content)
     with pytest.raises(CotextError, match=rf"a\.xml:1: {message}"):
         list(read_documents(tmp_path / "a.xml", "wmt-xml"))

@@ -51,7 +51,7 @@ def check_bilingual(
 
 def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: bool) -> None:
     """Write the sentences of a finished job beside their translations; `explain`: what context has done."""
-    from cotext.data.formats.tmx import encode_memory
+    from cotext.data.formats.xml_formats import encode_memory
     from cotext.files.bilingual_page import render_page
     from cotext.runtime.files import replacing
     from cotext.runtime.progress import meter

@@ -12,7 +12,7 @@ from cotext.cli.options import Format, Json, as_json, counted
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.data.detokenise import Detokenisers
+    from cotext.data.convert import Detokenisers
 
 
 def systems(json: Json = False) -> None:
@@ -162,7 +162,7 @@ def convert(
 
 def _detokenisers(file: Path, given: Sequence[str | None], found: Sequence[str]) -> "Detokenisers":
     """Those of the languages that are given by options, else of those found; there is one of each side."""
-    from cotext.data.detokenise import Detokenisers
+    from cotext.data.convert import Detokenisers
     from cotext.data.languages import CODES, Languages, language_code, primary_language
 
     options = ("--source-language", "--target-language")
@@ -188,8 +188,7 @@ def _convert_suite(
     """`languages`: None where words are not joined, else those that options give."""
     from cotext.data.contrastive_suites import write_suite
     from cotext.data.formats.streams import same_file
-    from cotext.data.subtitle_folders import SubtitleContext
-    from cotext.data.suite_files import read_suite
+    from cotext.data.suite_files import SubtitleContext, read_suite
 
     if same_file(source, out):
         raise CotextError(f"{out}: would overwrite what is read from; give --out another name")

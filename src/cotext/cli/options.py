@@ -174,7 +174,7 @@ def splitting(abbreviations: Path | None, splitter: str | None, used: bool, reme
     Raises:
         CotextError: not `used`, for which the `remedy` is told; a file that holds no abbreviations.
     """
-    from cotext.data.abbreviations import read_abbreviations
+    from cotext.data.sentence_ends import read_abbreviations
     from cotext.data.splitting import BY_RULES, Splitting
 
     if not used and (abbreviations or splitter):

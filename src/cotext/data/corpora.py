@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import SIDES, ChunkEncoder, location_of
+from cotext.data.encoding import SIDES, ChunkEncoder, SplitStatistics, StatisticsCollector, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, is_regular
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, languages_of_names, primary_language
 from cotext.data.selection import Selection
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.runtime.errors import CotextError

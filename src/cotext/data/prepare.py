@@ -11,7 +11,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.data.cleaning import parse_rules
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.controlled import (
     SIZES,
@@ -31,16 +30,14 @@ from cotext.data.corpora import (
     languages_of_files,
 )
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.encoding import HeldOut
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides
-from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_notes import document_notes, selection_notes, tokenizer_notes
-from cotext.data.preparation_report import Report, report_of
+from cotext.data.preparation_report import Report, document_notes, report_of, selection_notes, tokenizer_notes
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
-from cotext.data.prepared_shortlist import build_shortlist
-from cotext.data.prepared_tokenizer import build_tokenizer, taken_tokenizer, text_checksums
-from cotext.data.selection import Selection
+from cotext.data.prepared_tokenizer import build_shortlist, build_tokenizer, taken_tokenizer, text_checksums
+from cotext.data.selection import Selection, parse_rules
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
@@ -92,7 +89,7 @@ def prepare(
     as a tokenizer of many names them, where `languages` do not tell. A target of None: the source file holds
     both languages. Languages left open: see `languages_of_files`, of the training files. Lines of several
     sentences are split by `split`, in the training corpus or, if they are `paragraphs`, in all; `clean` names
-    rules of `cotext.data.cleaning` for the former. `skip_unequal` leaves out documents of unequal sides.
+    rules of `cotext.data.selection` for the former. `skip_unequal` leaves out documents of unequal sides.
     `workers` change nothing in it. `out` appears whole or not at all; `overwrite` replaces one. The same call
     resumes an interrupted one. Raises CotextError for what readers refuse, sentences over `max_characters`,
     files named after the pair the wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing` do.

@@ -21,8 +21,7 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.batching import pack, pack_apart
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack, pack_apart
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from cotext.data.abbreviations import LEADING, NUMBERED, OFTEN, words_of
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.sentence_ends import LEADING, NUMBERED, OFTEN, words_of
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders

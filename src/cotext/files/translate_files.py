@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from cotext.data.formats import FORMATS, detect_format
-from cotext.data.formats.detection import BEGINNING_BYTES
-from cotext.data.formats.foreign import PARQUET, binary_kind
-from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regular, opened_raw
+from cotext.data.formats.streams import (
+    MAX_WHOLE_BYTES,
+    PARQUET,
+    binary_kind,
+    check_readable,
+    is_regular,
+    opened_raw,
+)
+from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
 from cotext.files.archive import without_macros

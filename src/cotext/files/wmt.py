@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.formats.wmt import WmtLine, submission_line, wmt_line
-from cotext.data.formats.wmt_paragraphs import Paragraphs, paragraphs, unfenced
+from cotext.data.formats.wmt import Paragraphs, WmtLine, paragraphs, submission_line, unfenced, wmt_line
 from cotext.data.languages import fitting_codes, same_language
 from cotext.files.blocks import ANY, Block, Contents, Job, OpenedFile
 from cotext.files.html import FORMAT as HTML

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
-from cotext.data.formats.xml_stream import printable
+from cotext.data.formats.xml_formats import printable
 from cotext.files.places import Decoded, decoded
 from cotext.runtime.errors import CotextError
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from cotext.data.length_alignment import align_lengths
+from cotext.data.selection import align_lengths
 
 # A translation of more than so many times the characters of its source, and some, is text run wild.
 LONGEST_TIMES: Final = 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.data.identification import language_identifier
+from cotext.data.languages import language_identifier
 
 MOST_CHARACTERS: Final = 4_096  # that are looked at
 # Of languages, the first word of the names of their letters in Unicode; of all others it is LATIN.

@@ -10,8 +10,7 @@ from cotext.data.formats.corpus import (
     write_parallel,
     write_translations,
 )
-from cotext.data.formats.detection import detect_format
-from cotext.data.formats.table import FORMATS
+from cotext.data.formats.table import FORMATS, detect_format
 
 __all__ = [
     "FORMATS",

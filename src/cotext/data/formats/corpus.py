@@ -6,7 +6,6 @@ from itertools import zip_longest
 from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import (
     empty_lines_between,
     encode_side_line,
@@ -16,8 +15,8 @@ from cotext.data.formats.docids import (
 )
 from cotext.data.formats.records import Alignment, Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
-from cotext.data.formats.table import Format, find_format
-from cotext.data.formats.tmx import encode_tmx
+from cotext.data.formats.table import Format, detect_format, find_format
+from cotext.data.formats.xml_formats import encode_tmx
 from cotext.runtime.errors import CotextError
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.forms import CandidateSet, balanced_weights, choice_of
 from cotext.evaluation.metrics.readings import Reading, Readings
 from cotext.runtime.errors import CotextError

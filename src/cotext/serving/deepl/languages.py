@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.data.language_names import name_of
+from cotext.data.languages import name_of
 from cotext.serving.deepl.asked import asked
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import service_of

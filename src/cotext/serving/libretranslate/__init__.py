@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.data.language_names import name_of
+from cotext.data.languages import name_of
 from cotext.runtime.errors import shown
 from cotext.serving.detection import Detected, detect
 from cotext.serving.errors import RequestError

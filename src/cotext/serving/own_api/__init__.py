@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.data.formats.tmx import encode_memory
-from cotext.data.language_names import name_of
+from cotext.data.formats.xml_formats import encode_memory
+from cotext.data.languages import name_of
 from cotext.files.table import file_formats
 from cotext.models.run_folder import noted_data
 from cotext.serving.dialects import plain_refusal

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cotext.data.formats.tmx import DOCUMENT, pairs
+from cotext.data.formats.xml_formats import DOCUMENT, pairs
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 

@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from cotext.data.batch import Batch, Instance
-from cotext.data.batching import pack
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.studies.attention.gates import GateOpenness, HeadGates
 from cotext.evaluation.studies.attention.sentence_maps import (

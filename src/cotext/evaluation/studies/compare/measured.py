@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveSuite, documents_of
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
-from cotext.data.suite_documents import documents_of
 from cotext.evaluation.studies.attention.attention_of_document import DocumentAttention, document_attention
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, CorpusUse, measure_corpus

@@ -24,8 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import DISTANCE_BUCKETS, distance_bucket
 from cotext.evaluation.metrics.forms import balanced_weights, choice_of
 from cotext.evaluation.metrics.readings import Readings

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import Accuracy, ContrastiveReport, Decision
 
 ALL_SUITES: Final = "all suites"  # how the figures of several suites together are called
