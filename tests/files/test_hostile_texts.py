@@ -20,8 +20,8 @@ from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
-from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
+from cotext.serving.translation import formatted_as
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes

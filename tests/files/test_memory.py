@@ -7,7 +7,7 @@ import pytest
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
-from cotext.translation.terms.memory import TranslationMemory
+from cotext.translation.terms.glossary import TranslationMemory
 
 PAIRS = [
     ("Hello.", "Hallo.", "1"),

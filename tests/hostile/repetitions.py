@@ -37,11 +37,10 @@ from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.sentence_checks import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
-from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
+from cotext.serving.translation import detect, formatted_as
 from cotext.translation.terms.terms import Glossary, TermGuide, names_of
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about

@@ -19,8 +19,7 @@ from cotext.translation.alignment import align
 from cotext.translation.confidence import confidences
 from cotext.translation.dropped import NOTHING, Dropped, dropped
 from cotext.translation.open import OpenedRun
-from cotext.translation.terms.term_report import TermReport
-from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.terms import TermGuide, TermReport
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 

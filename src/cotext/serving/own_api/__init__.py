@@ -13,14 +13,12 @@ from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import name_of
 from cotext.files.table import file_formats
 from cotext.models.run_folder import noted_data
-from cotext.serving.dialects import plain_refusal
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.event_stream import EventStream
 from cotext.serving.own_api import glossaries
-from cotext.serving.own_api.bodies import Body, asking, body_of
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
-from cotext.serving.requests import check_size, service_of, unless_gone
+from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.systems import System
 
 refusal = plain_refusal
