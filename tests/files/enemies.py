@@ -86,7 +86,7 @@ TARGETS = [
 ]
 
 # Formats in which a text that is written is a text that is read, block for block.
-_AS_READ = frozenset({"html", "docx", "odt", "epub", "pptx", "xlsx", "markdown"})
+_AS_READ = frozenset({"html", "docx", "odt", "epub", "pptx", "markdown"})
 _PAGES = frozenset({"html", "epub"})
 _ANCHORED = _PAGES | {"odt"}  # blocks follow a point of another, which may be moved
 

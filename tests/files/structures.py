@@ -12,7 +12,6 @@ import test_odt
 import test_po
 import test_pptx
 import test_wmt
-import test_xlsx
 
 WORDS = ["the", "cat", "sees", "a", "small dog", "Mr. X.", "and", "tree", "été", "東京", "12", "it's"]
 
@@ -156,21 +155,6 @@ def pptx(draw: random.Random) -> tuple[bytes, str]:
     return test_pptx.presentation(*("".join(piece() for _ in range(4)) for _ in range(3))), "a.pptx"
 
 
-def xlsx(draw: random.Random) -> tuple[bytes, str]:
-    run = test_xlsx.run
-
-    def string() -> str:
-        if draw.random() < 0.5:
-            return f"<t>{words(draw)}{draw.choice(['', chr(10) + words(draw)])}</t>"
-        looks = ["", "<b/>", "<i/>"]
-        return "".join(run(words(draw) + draw.choice(["", " "]), draw.choice(looks)) for _ in range(3))
-
-    strings = [string() for _ in range(4)]
-    cells = "".join(test_xlsx.cell(f"{column}1", n) for n, column in enumerate("ABCD"))
-    inline = f'<c r="E1" t="inlineStr"><is><t>{words(draw)}</t></is></c>'
-    return test_xlsx.workbook(strings, cells + inline), "a.xlsx"
-
-
 def subtitles(draw: random.Random) -> tuple[bytes, str]:
     kind = draw.choice(["srt", "vtt", "ass"])
     cues = []
@@ -262,7 +246,7 @@ def wmt(draw: random.Random) -> tuple[bytes, str]:
 
 
 STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {
-    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "xlsx": xlsx, "subtitles": subtitles,
+    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "subtitles": subtitles,
     "po": po, "xliff": xliff, "markdown": markdown, "prose": text,
     "wmt": wmt,
 }  # fmt: skip

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import test_odt
-import test_xlsx
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -59,18 +58,9 @@ def _written(name: str, content: bytes) -> None:
             + b"{\\p1" * 1200,
             "a.ass",
         ),
-        lambda: _written(
-            "a.xlsx", test_xlsx.workbook(["<t>" + "a\t" * (SIZE * 4 // 5) + "</t>"], test_xlsx.cell("A1", 0))
-        ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
         lambda: _written(
             "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
-        ),
-        lambda: _written(
-            "a.xlsx",
-            test_xlsx.workbook(
-                ["<r><rPr><b/></rPr><t>a</t></r><r><t>b</t></r>" * (SIZE // 4)], test_xlsx.cell("A1", 0)
-            ),
         ),
         lambda: _written(
             "a.srt",

@@ -18,7 +18,6 @@ import test_epub
 import test_odt
 import test_po
 import test_pptx
-import test_xlsx
 
 from cotext.data.convert import Detokeniser
 from cotext.data.formats.line_formats import BOUNDARY_MARK, EOS_MARK
@@ -177,7 +176,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
     add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
-    add("xlsx", "a.xlsx", lambda text: test_xlsx.workbook([f"<t>{_xml(text)}</t>"], test_xlsx.cell("A1", 0)))
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
     add("vtt, in a cue", "a.vtt", lambda text: f"WEBVTT\n\n00:01.000 --> 00:02.000\nx {text}\n\n")

@@ -52,8 +52,6 @@ _PARTED: Final = re.compile(f"([\t\n{_NON_BREAKING_HYPHEN}])")
 class WordDialect:
     """WordprocessingML of a namespace, in braces: there is a transitional and a strict one."""
 
-    joins_text = False
-
     def __init__(self, namespace: str) -> None:
         self._prefix = namespace
 

@@ -49,8 +49,6 @@ _UNSEEN: Final = re.compile(
 class OdfDialect:
     """OpenDocument text; `root`: of the part, which holds the styles of its spans."""
 
-    joins_text = False
-
     def __init__(self, root: "etree._Element") -> None:
         self._plain = set(_plain_styles(root))
 

@@ -171,7 +171,7 @@ class Package:
         if content.startswith(_COMPOUND):
             raise CotextError(
                 f"{name}: protected by a password, or of an old kind (.doc, .xls, .ppt); save it without a"
-                " password as .docx, .xlsx or .pptx"
+                " password as .docx or .pptx"
             )
         self.name = name
         self.archive = Archive(content, name)

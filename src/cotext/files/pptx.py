@@ -15,7 +15,7 @@ from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 if TYPE_CHECKING:
     from lxml import etree
 
-# --- Paragraphs of DrawingML (ECMA-376 part 1, chapter 21): of slides, their notes, and shapes of sheets.
+# --- Paragraphs of DrawingML (ECMA-376 part 1, chapter 21): of slides and their notes.
 #
 # Line breaks are points, fields (numbers of slides, dates) are copied; links are properties of runs here, and
 # so elements as bold is.
@@ -33,8 +33,6 @@ _UNSEEN: Final = frozenset(
 
 class DrawingDialect:
     """DrawingML of a namespace, in braces."""
-
-    joins_text = False
 
     def __init__(self, namespace: str) -> None:
         self._prefix = namespace

@@ -16,7 +16,6 @@ MODULES: Final[tuple[str, ...]] = (
     "odt",
     "epub",
     "pptx",
-    "xlsx",
     "subtitles",
     "xliff",
     "po",

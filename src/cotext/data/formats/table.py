@@ -242,11 +242,6 @@ def format_in(path: Path, format: str | None, language: str | None) -> str:
     return f"{name}:{language}" if name == "wmt" and language else name
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file begins as a Parquet table does."""
-    return binary_kind(beginning(path, BEGINNING_BYTES)[0]) == PARQUET
-
-
 def _is_object(line: str, whole: bool) -> bool:
     if not whole:
         return _OBJECT_BEGINNING.match(line) is not None
