@@ -149,7 +149,8 @@ def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
     return not named and any(s.strip() and s in before.source for s in example.source)
 
 
-# --- Fields of contrastive suites as files hold them: read with a message that names the example and the key.
+# --- Fields of contrastive suites as files hold them: read with a message that names the example and the
+# key.
 
 
 def gathered(

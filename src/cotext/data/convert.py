@@ -33,9 +33,8 @@ D = TypeVar("D", Document, ParallelDocument)
 
 # --- Tokenised text as people write it: words that Moses' tokenizer has split are joined again.
 #
-# Corpora and suites of the field often come tokenised (`weren 't , he said .`), and models of raw text
-# meet in
-# them what they have never seen. Moses' own rules know the marks of ASCII alone; the others are joined
+# Corpora and suites of the field often come tokenised (`weren 't , he said .`), and models of raw text meet
+# in them what they have never seen. Moses' own rules know the marks of ASCII alone; the others are joined
 # here.
 
 Rule = tuple[re.Pattern[str], str]

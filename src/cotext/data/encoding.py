@@ -22,8 +22,7 @@ if TYPE_CHECKING:  # `cotext info` reads no store, and need not wait for its lib
 # --- Overlap of development and test sets with the training data.
 #
 # A system has seen their translations: scores on them say less. Compared are hashes of sentences without
-# case
-# and white space; short ones ("Thank you.") come again by chance, so that pairs are counted too.
+# case and white space; short ones ("Thank you.") come again by chance, so that pairs are counted too.
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,9 @@ from cotext.runtime.reading import parse_json, read_text
 
 # --- One file of a token store: Arrow IPC, one row per document, read through a memory map.
 #
-# The columns are the document id and, for each side, the tokens of all sentences end to end and, in
-# another
-# column, the length of each. Rows lie in record batches of bounded size; a last batch without rows
-# carries the
-# totals and the row at which each batch ends, since both are known only after writing.
+# The columns are the document id and, for each side, the tokens of all sentences end to end and, in another
+# column, the length of each. Rows lie in record batches of bounded size; a last batch without rows carries
+# the totals and the row at which each batch ends, since both are known only after writing.
 
 FORMAT_VERSION = 1
 MAX_BATCH_DOCUMENTS = 256

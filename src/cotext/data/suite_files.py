@@ -28,8 +28,7 @@ from cotext.runtime.reading import parse_json
 # --- Context of sentences in a folder of subtitles: a file a film and language, a sentence a line.
 #
 # As ContraPro's own scripts make it of OpenSubtitles 2018 (Müller et al., 2018):
-# `1921/1921_12806_3712161.en`
-# and `.de`, or all files in one folder.
+# `1921/1921_12806_3712161.en` and `.de`, or all files in one folder.
 
 _LANGUAGES = ("en", "de")
 # Editions write these in different ways.

@@ -16,8 +16,8 @@ from cotext.translation.terms.word_alignment import Span
 # --- The pieces of a block by sentence, and a block of the pieces of its sentences.
 #
 # Inline elements that enclose whole sentences, or lie at the ends of one, stand between sentences, where
-# translation does not touch them. An element that begins within one sentence and ends within a later one has
-# its `Open` among the pieces of the one and its `Close` among those of the other.
+# translation does not touch them. An element that begins within one sentence and ends within a later one
+# has its `Open` among the pieces of the one and its `Close` among those of the other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ def _text(pieces: Iterable[Piece]) -> str:
     return Block(tuple(pieces)).text
 
 
-# --- Placeholders: parts of a text that are copied by rule, and the text that stands for them before a model.
+# --- Placeholders: parts of a text that are copied by rule, and the text that stands for them before a
+# model.
 #
 #     addresses     https://a.b/c?d=1   www.a.b/c   ann@a.b
 #     braces        {0}   {name}   {name:.2f}   {{x}}   ${x}   {% tag %}

@@ -252,8 +252,8 @@ def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
 # --- Formats that hold source and target side by side: message catalogues, XLIFF, translation memories,
 # tasks.
 #
-# Of such a file, a job says which languages are wanted, and which entries: what is translated already stays,
-# and is context.
+# Of such a file, a job says which languages are wanted, and which entries: what is translated already
+# stays, and is context.
 
 # `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
 # or for review; `all`: those that are translated too, unless they are marked as final.

@@ -287,10 +287,9 @@ def _space(before: str, after: str) -> str:
 # --- The translation of a block of subtitles divided among its cues, and into their lines.
 #
 # A border between cues is moved to the place between two words that is nearest to the mean of two others:
-# where
-# its marker stands in the translation, near the words that are spoken there, and where the share of time is,
-# which gives all cues the same reading speed. Places behind a comma, and that of the marker, are preferred.
-# Each cue has a word, where there are as many.
+# where its marker stands in the translation, near the words that are spoken there, and where the share of
+# time is, which gives all cues the same reading speed. Places behind a comma, and that of the marker, are
+# preferred. Each cue has a word, where there are as many.
 
 _WORD = re.compile(r"(?<=\s)\S")
 _UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer

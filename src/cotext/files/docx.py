@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 # --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces.
 #
 # Links, content controls, insertions and ranges of bookmarks and comments are elements; breaks, tabs,
-# pictures,
-# notes and deletions are points. Results of fields are copied, but for links and tables of contents, whose
-# text
-# is translated. In a changed paragraph, what a word processor noted of the old text goes: marks of
-# misspellings, optional hyphens, where pages broke.
+# pictures, notes and deletions are points. Results of fields are copied, but for links and tables of
+# contents, whose text is translated. In a changed paragraph, what a word processor noted of the old text
+# goes: marks of misspellings, optional hyphens, where pages broke.
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})

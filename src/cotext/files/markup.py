@@ -35,8 +35,8 @@ from cotext.runtime.xml import taken
 
 # --- Tokens of HTML and XHTML with their offsets, for pages as they are found.
 #
-# Nothing is mended: an element that is never closed, or closed twice, is a token like any other, so that the
-# slices between offsets joined are the page.
+# Nothing is mended: an element that is never closed, or closed twice, is a token like any other, so that
+# the slices between offsets joined are the page.
 
 # An attribute's value in quotation marks may hold ">". Where a mark is never closed, the tag ends at the next
 # ">", and every part is possessive, so that no page takes more than one look at each character.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of OpenDocument (OASIS OpenDocument 1.3, chapter 6) as pieces.
 #
-# Spans, links and ranges of bookmarks, changes and comments are elements; breaks, tabs, frames and notes are
-# points; fields are copied. Spans that look like the text around them go from changed paragraphs, as do marks
-# where pages broke.
+# Spans, links and ranges of bookmarks, changes and comments are elements; breaks, tabs, frames and notes
+# are points; fields are copied. Spans that look like the text around them go from changed paragraphs, as do
+# marks where pages broke.
 
 TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of DrawingML (ECMA-376 part 1, chapter 21): of slides and their notes.
 #
-# Line breaks are points, fields (numbers of slides, dates) are copied; links are properties of runs here, and
-# so elements as bold is.
+# Line breaks are points, fields (numbers of slides, dates) are copied; links are properties of runs here,
+# and so elements as bold is.
 
 # The transitional namespace and the strict one.
 _NAMESPACES: Final = (

@@ -28,8 +28,8 @@ from cotext.serving.requests import asking, service_of
 # come.
 #
 # Starlette's own reader of forms takes files of any size, and as many as a thousand of them, into the
-# machine's
-# folder for temporary files, before a handler sees any. Here the limits hold while a file arrives.
+# machine's folder for temporary files, before a handler sees any. Here the limits hold while a file
+# arrives.
 
 FILE_FIELD: Final = "file"
 MAX_PARTS: Final = 64

@@ -23,12 +23,9 @@ from cotext.runtime.errors import CotextError
 # --- Word links of the controlled corpus: which German words stand for which English ones, by rule.
 #
 # The generator knows what fills a slot on both sides, and a short table says the rest. As in gold
-# alignments
-# made by people (Och and Ney 2003, section 5), a link is *sure* or, where a phrase stands for a phrase or
-# a
-# word for an auxiliary, *possible*; every sure link is possible, too. Known for the word order of German
-# main
-# clauses alone.
+# alignments made by people (Och and Ney 2003, section 5), a link is *sure* or, where a phrase stands for a
+# phrase or a word for an auxiliary, *possible*; every sure link is possible, too. Known for the word order
+# of German main clauses alone.
 
 Span = tuple[int, int]
 

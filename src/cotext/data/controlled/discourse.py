@@ -23,18 +23,14 @@ from cotext.data.controlled.lexicon import WordOrder, ordered
 # --- Sentence frames: one template for each side, whose slots the lexicon fills.
 #
 # A slot is one letter, and an attribute of what fills it gives the form: ``{t.den}`` is the accusative
-# article
-# of the thing ``t``. Slots: ``p q`` people, ``s`` speaker, ``l`` listener, ``y`` form of address, ``t``
-# thing,
-# ``o`` the thing that "it" stands for, ``v`` activity, ``w`` the activity that "did too" stands for, ``k
-# h j``
-# qualities, ``a b`` moods, ``c`` comparison, ``x`` whereabouts, ``z`` spot, ``g`` group, ``n`` season,
-# ``m``
-# climate, ``i`` manner, ``f`` dealing, ``d`` discovery, ``r u`` a male and a female relative.
+# article of the thing ``t``. Slots: ``p q`` people, ``s`` speaker, ``l`` listener, ``y`` form of address,
+# ``t`` thing, ``o`` the thing that "it" stands for, ``v`` activity, ``w`` the activity that "did too"
+# stands for, ``k h j`` qualities, ``a b`` moods, ``c`` comparison, ``x`` whereabouts, ``z`` spot, ``g``
+# group, ``n`` season, ``m`` climate, ``i`` manner, ``f`` dealing, ``d`` discovery, ``r u`` a male and a
+# female relative.
 #
 # A frame is an *event* where its English verb is a full verb in the past tense: "did too" would refer to
-# it, so
-# events never stand between an activity and its ellipsis.
+# it, so events never stand between an activity and its ellipsis.
 
 
 @dataclass(frozen=True, slots=True)

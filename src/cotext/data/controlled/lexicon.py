@@ -292,8 +292,7 @@ FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}
 # --- Word order of the target: as German main clauses have it, or unlike the source.
 #
 # The source, the words of the target and every choice are the same in all orders; only the places of the
-# target
-# words differ. So what a system loses from one order to another, it loses to re-ordering alone.
+# target words differ. So what a system loses from one order to another, it loses to re-ordering alone.
 
 WordOrder = Literal["verb-second", "verb-final", "reversed"]
 WORD_ORDERS: Final[tuple[WordOrder, ...]] = get_args(WordOrder)

@@ -134,10 +134,8 @@ def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Itera
 # --- The format iwslt-tags: training files of the IWSLT talks (`train.tags.en-de.en`), a sentence a line.
 #
 # Lines of metadata stand before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on) and
-# behind
-# them (`<reviewer>`, `<translator>`); editions differ in whether `<doc docid=..>` and `</doc>` surround
-# both.
-# Metadata are no sentences. Lines are text, not XML: entities stay as they are written.
+# behind them (`<reviewer>`, `<translator>`); editions differ in whether `<doc docid=..>` and `</doc>`
+# surround both. Metadata are no sentences. Lines are text, not XML: entities stay as they are written.
 
 _BEFORE = ("url", "keywords", "speaker", "talkid", "title", "description")
 _BEHIND = ("reviewer", "translator")

@@ -20,10 +20,10 @@ from cotext.runtime.addresses import address_exists, address_of, opened_address
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import sweep, temporary_name
 
-# --- Files that are no corpus, detected by their content: markup, subtitles, office documents, binary files.
+# --- Files that are no corpus, detected by their content: markup, subtitles, office documents, binary
+# files.
 #
-# Named, so that a person learns what the file is and not which of its bytes is no UTF-8. Each rule asks
-# for
+# Named, so that a person learns what the file is and not which of its bytes is no UTF-8. Each rule asks for
 # more than the first characters: an ordinary sentence may begin with "<", "1" or "GIF89a".
 
 # Of the older XML of test sets (mteval): a file has one, whose documents are of one language.

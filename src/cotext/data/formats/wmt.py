@@ -28,9 +28,8 @@ from cotext.runtime.reading import parse_json
 
 # --- Paragraphs of a document of the general task of WMT: HTML, JSON (fenced or not) or plain text.
 #
-# A paragraph is what stands between `<p>` and `</p>` (or other block elements), a string value of JSON,
-# or what
-# empty lines part. Line breaks inside one, and `<br>`, are a space; tags inside one are left out.
+# A paragraph is what stands between `<p>` and `</p>` (or other block elements), a string value of JSON, or
+# what empty lines part. Line breaks inside one, and `<br>`, are a space; tags inside one are left out.
 
 Kind = Literal["html", "json", "text"]
 

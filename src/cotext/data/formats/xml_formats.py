@@ -418,10 +418,8 @@ def encode_memory(
 # --- The format wmt-xml: the XML of the WMT test sets, read as a stream.
 #
 # `<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, or else the first
-# `<hyp>`.
-# The older XML, that of IWSLT too, has a file for each language: `<mteval><refset><doc docid=..><seg
-# id=..>`,
-# with `<srcset>`, `<refset>` or `<tstset>`.
+# `<hyp>`. The older XML, that of IWSLT too, has a file for each language: `<mteval><refset><doc
+# docid=..><seg id=..>`, with `<srcset>`, `<refset>` or `<tstset>`.
 
 SIDES = ("src", "ref", "hyp")
 

@@ -26,7 +26,8 @@ from cotext.data.tokenizer.sentencepiece import encode_all
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
-# --- Vocabularies of imported models: the rows of an embedding matrix by name, and the piece ids they become.
+# --- Vocabularies of imported models: the rows of an embedding matrix by name, and the piece ids they
+# become.
 #
 # Rows keep their order and lose two: the end of a sentence and padding are special symbols of every
 # tokenizer.
@@ -324,10 +325,8 @@ class ImportedTokenizer:
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and a vocabulary of Marian's own.
 #
 # As `MarianTokenizer` of transformers does: text -> pieces by the model of its side -> ids by vocab.json,
-# an
-# unknown piece -> `<unk>`, nothing cleaned before. But for one thing: `>>deu<<` at the head of a text,
-# which is
-# a symbol there, is text here; the symbol comes from the target language that is chosen.
+# an unknown piece -> `<unk>`, nothing cleaned before. But for one thing: `>>deu<<` at the head of a text,
+# which is a symbol there, is text here; the symbol comes from the target language that is chosen.
 
 _OPENING, _CLOSING = ">>", "<<"
 

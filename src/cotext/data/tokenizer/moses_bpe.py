@@ -24,11 +24,9 @@ from cotext.runtime.reading import parse_json
 
 # --- Words as the scripts of the papers have them: Moses tokenisation, Jieba for Chinese, truecasing.
 #
-# Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence as it mostly stands
-# in the
-# midst of one, and leaves known words elsewhere alone. One model serves both sides, as a tokenizer does
-# not
-# know whose sentence it is given. A sentence with Chinese characters is split by Jieba, any other by
+# Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence as it mostly stands in
+# the midst of one, and leaves known words elsewhere alone. One model serves both sides, as a tokenizer does
+# not know whose sentence it is given. A sentence with Chinese characters is split by Jieba, any other by
 # Moses.
 
 _CHINESE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")

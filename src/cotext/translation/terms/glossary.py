@@ -183,10 +183,8 @@ def _is_status(node: "etree._Element") -> bool:
 # --- Translation memory: sentences that were translated before in the same context.
 #
 # A sentence is taken where the memory has it behind the same sentence, white space aside: elsewhere the
-# same
-# words may have to be said otherwise. Where it is the first of its document, it has to be the first
-# there, too.
-# Of several translations in one context, the last counts.
+# same words may have to be said otherwise. Where it is the first of its document, it has to be the first
+# there, too. Of several translations in one context, the last counts.
 
 START = None  # the context of the first sentence of a document
 
