@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from cotext.data.tokenizer import Side, Tokenizer, load_tokenizer
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:  # `cotext info` reads no store, and need not wait for its library
-    from cotext.data.encoding import EncodedChunk
-
+    
 # --- Overlap of development and test sets with the training data.
 #
 # A system has seen their translations: scores on them say less. Compared are hashes of sentences without

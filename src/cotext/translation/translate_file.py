@@ -169,7 +169,8 @@ class CorpusJob:
             if journal.output_stands:
                 deque(paired, maxlen=0)
             else:
-                write_translations(self.out, paired, file.format)
+                pair = opened.languages.source, opened.languages.target
+                write_translations(self.out, paired, file.format, pair if all(pair) else None)
             journal.finish(keep)
         return report
 
