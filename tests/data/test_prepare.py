@@ -17,14 +17,15 @@ from killing import Moment, run_killed
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
+from cotext.data.corpora import document_notes
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import EncodedChunk, Histogram, SeenPairs, StatisticsCollector
+from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
-from cotext.data.preparation_report import document_notes
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.splitting import Splitting
+from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer

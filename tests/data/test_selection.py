@@ -9,10 +9,10 @@ import pytest
 from command_line import Outcome, cotext, succeed
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import HeldOut, Overlap, found_in
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.records import Alignment
 from cotext.data.languages import Languages
+from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError

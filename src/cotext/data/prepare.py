@@ -25,16 +25,19 @@ from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
     corpus_of_files,
+    document_notes,
     encode_corpus,
     input_checksums,
     languages_of_files,
+    selection_notes,
+    tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.encoding import HeldOut
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides
+from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_report import Report, document_notes, report_of, selection_notes, tokenizer_notes
+from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.prepared_tokenizer import build_shortlist, build_tokenizer, taken_tokenizer, text_checksums
 from cotext.data.selection import Selection, parse_rules

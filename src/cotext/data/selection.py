@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import SeenPairs
 from cotext.data.formats.records import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.statistics import SeenPairs
 from cotext.runtime.errors import CotextError, nearest_known, shown
 
 # --- Cleaning of training data: sentence pairs left out by rules, and documents cut where they were.

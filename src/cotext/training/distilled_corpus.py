@@ -12,8 +12,9 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import EncodedChunk, SplitStatistics, StatisticsCollector
+from cotext.data.encoding import EncodedChunk
 from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
+from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.errors import CotextError

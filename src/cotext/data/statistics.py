@@ -1,0 +1,215 @@
+"""Statistics of a corpus in one pass, in bounded memory."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # `cotext info` reads no store, and need not wait for its library
+    from cotext.data.encoding import EncodedChunk
+
+PERCENTILES: Final = (50, 90, 99)
+# A pair is an outlier when its longer side has at least so many tokens and so many times those of the other.
+OUTLIER_TOKENS: Final = 10
+OUTLIER_RATIO: Final = 3
+RATIO_EXAMPLES: Final = 5
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Percentiles (nearest rank), maximum and mean of a count."""
+
+    percentiles: dict[int, int]
+    maximum: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class BothSides:
+    """A distribution for each side."""
+
+    source: Distribution
+    target: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class RatioExample:
+    """A sentence pair whose lengths hardly fit; `sentence` counts from 1."""
+
+    document: str
+    sentence: int
+    source_tokens: int
+    target_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStatistics:
+    """The figures of one split; lengths in tokens unless named otherwise.
+
+    `duplicate_pairs`: pairs whose tokens an earlier pair has, by a Bloom filter: each new pair is wrongly
+    counted as a duplicate with a probability of at most `duplicate_false_positive_rate`.
+    """
+
+    documents: int
+    sentences: int
+    source_tokens: int
+    target_tokens: int
+    mean_sentence_tokens: float
+    sentence_tokens: BothSides
+    document_tokens: BothSides
+    document_sentences: Distribution
+    empty_sentences: tuple[int, int]
+    unknown_token_rate: tuple[float, float]
+    ratio_outliers: int
+    ratio_examples: tuple[RatioExample, ...]
+    duplicate_pairs: int
+    duplicate_false_positive_rate: float
+
+
+class Histogram:
+    """Counts of natural numbers; those from `limit` on share a bin, so that memory is bounded."""
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self._limit = limit
+        self._counts: Counts = np.zeros(64, np.int64)
+        self._number = 0
+        self._sum = 0
+        self._maximum = 0
+
+    def add(self, values: Counts) -> None:
+        """Count the values."""
+        if not len(values):
+            return
+        self._number += len(values)
+        self._sum += int(values.sum())
+        self._maximum = max(self._maximum, int(values.max()))
+        fresh = np.bincount(np.minimum(values, self._limit))
+        if len(fresh) > len(self._counts):
+            self._counts = np.pad(self._counts, (0, 2 * len(fresh) - len(self._counts)))
+        self._counts[: len(fresh)] += fresh
+
+    @property
+    def sum(self) -> int:
+        """Return the sum of all values."""
+        return self._sum
+
+    def distribution(self) -> Distribution:
+        """Return the percentiles so far; those beyond the limit are the limit."""
+        cumulative = np.cumsum(self._counts)
+        ranks = {q: -(-q * self._number // 100) for q in PERCENTILES}
+        return Distribution(
+            {q: int(np.searchsorted(cumulative, max(rank, 1))) if rank else 0 for q, rank in ranks.items()},
+            self._maximum,
+            self._sum / max(self._number, 1),
+        )
+
+
+class SeenPairs:
+    """A Bloom filter (Bloom 1970) over sentence pairs: 32 MiB, four bits a pair."""
+
+    def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
+        self._mask = np.uint64((1 << bits_log2) - 1)
+        self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
+        self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
+
+    def add(self, digests: bytes) -> int:
+        """Remember pairs by digests of 16 bytes; return how many were there, or came before in this call."""
+        each = [digests[at : at + 16] for at in range(0, len(digests), 16)]
+        unique = dict.fromkeys(each)
+        return int(self._remember(unique).sum()) + len(each) - len(unique)
+
+    def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
+        """Remember the pairs; return of each whether it was there before this call."""
+        digests = [_digest(pair) for pair in pairs]
+        return [bool(known) for known in self._remember(digests)] if digests else []
+
+    def _remember(self, digests: Iterable[bytes]) -> NDArray[np.bool_]:
+        """Whether each digest was there before, by a filter that then holds them all."""
+        words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+        # Two hashes make as many as needed (Kirsch and Mitzenmacher 2006).
+        slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
+        byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
+        known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
+        np.bitwise_or.at(self._bits, byte, bit)
+        return known
+
+    def false_positive_rate(self) -> float:
+        """Return the probability that a new pair would now be taken for a known one."""
+        # In pieces: the counts of the whole would take as much memory again.
+        ones = sum(int(np.bitwise_count(piece).sum()) for piece in np.array_split(self._bits, 64))
+        return float((ones / (8 * len(self._bits))) ** len(self._steps))
+
+
+def _digest(pair: tuple[str, str]) -> bytes:
+    return hashlib.blake2b(f"{pair[0]}\0{pair[1]}".encode(), digest_size=16).digest()
+
+
+class StatisticsCollector:
+    """Gathers the figures of one split, chunk by chunk."""
+
+    def __init__(self, unk: int) -> None:
+        self._unk = unk
+        self._sentence_tokens = Histogram(), Histogram()
+        self._document_tokens = Histogram(), Histogram()
+        self._document_sentences = Histogram()
+        self._documents = 0
+        self._empty = [0, 0]
+        self._unknown = [0, 0]
+        self._outliers = 0
+        self._examples: list[RatioExample] = []
+        self._seen = SeenPairs()
+        self._duplicates = 0
+
+    def add(self, chunk: "EncodedChunk") -> None:
+        """Count the documents of a chunk, none of which may be without a sentence."""
+        starts = np.cumsum(chunk.sizes) - chunk.sizes
+        self._documents += len(chunk.sizes)
+        self._document_sentences.add(chunk.sizes)
+        sides = chunk.source, chunk.target
+        source, target = (side.lengths.astype(np.int64) for side in sides)
+        for side, lengths in enumerate((source, target)):
+            self._sentence_tokens[side].add(lengths)
+            self._document_tokens[side].add(np.add.reduceat(lengths, starts))
+            self._empty[side] += int((lengths == 0).sum())
+            self._unknown[side] += int((sides[side].tokens == self._unk).sum())
+        self._add_outliers(chunk.names, starts, source, target)
+        self._duplicates += self._seen.add(chunk.digests)
+
+    def _add_outliers(self, names: tuple[str, ...], starts: Counts, source: Counts, target: Counts) -> None:
+        longer, shorter = np.maximum(source, target), np.minimum(source, target)
+        outliers = np.flatnonzero((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter))
+        self._outliers += len(outliers)
+        for at in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
+            number = int(np.searchsorted(starts, at, "right")) - 1
+            sentence = at - int(starts[number]) + 1
+            example = RatioExample(names[number], sentence, int(source[at]), int(target[at]))
+            self._examples.append(example)
+
+    def statistics(self) -> SplitStatistics:
+        """Return the figures so far."""
+        sentences = self._document_sentences.sum
+        source_tokens, target_tokens = (histogram.sum for histogram in self._sentence_tokens)
+        return SplitStatistics(
+            documents=self._documents,
+            sentences=sentences,
+            source_tokens=source_tokens,
+            target_tokens=target_tokens,
+            mean_sentence_tokens=(source_tokens + target_tokens) / max(2 * sentences, 1),
+            sentence_tokens=BothSides(*(histogram.distribution() for histogram in self._sentence_tokens)),
+            document_tokens=BothSides(*(histogram.distribution() for histogram in self._document_tokens)),
+            document_sentences=self._document_sentences.distribution(),
+            empty_sentences=(self._empty[0], self._empty[1]),
+            unknown_token_rate=(
+                self._unknown[0] / max(source_tokens, 1),
+                self._unknown[1] / max(target_tokens, 1),
+            ),
+            ratio_outliers=self._outliers,
+            ratio_examples=tuple(self._examples),
+            duplicate_pairs=self._duplicates,
+            duplicate_false_positive_rate=self._seen.false_positive_rate(),
+        )
