@@ -150,15 +150,13 @@ def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool
     if both_have_ids and source.id != target.id:
         return (
             f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
-            "files "
-            "need the same documents in the same order"
+            "files need the same documents in the same order"
         )
     counts = len(source.sentences or ()), len(target.sentences or ())
     if counts[0] != counts[1]:
         return (
             f"document {source.id!r} (number {order}) has {counts[0]} sentences in the source but "
-            f"{counts[1]} in "
-            "the target; every source sentence needs exactly one target sentence"
+            f"{counts[1]} in the target; every source sentence needs exactly one target sentence"
         )
     return None
 
@@ -193,9 +191,8 @@ def empty_document_problem(record: Record, format: Format) -> str:
     """Say that a document has no sentences and what to do about it."""
     if format.name == "text":
         return (
-            "an empty line where a sentence should begin: an empty document, or an empty sentence, which the "
-            "format "
-            "text cannot hold; leave one empty line between documents and none at the beginning"
+            "an empty line where a sentence should begin: an empty document, or an empty sentence, which "
+            "the format text cannot hold; leave one empty line between documents and none at the beginning"
         )
     return f"document {record.id!r} is empty; remove it"
 
@@ -309,8 +306,7 @@ def _write(
             if row.neighbours_need_different_ids and document_id == previous:
                 raise CotextError(
                     f"two documents in a row have the id {document_id!r}, and the format {row.name} could "
-                    "not "
-                    "tell them apart; rename one or write jsonl instead"
+                    "not tell them apart; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
                 opening = row.header if previous is None else between
@@ -319,8 +315,7 @@ def _write(
                 except UnicodeEncodeError:
                     raise CotextError(
                         f"{sink.path}: document {document_id!r} holds half a character (a lone surrogate), "
-                        "which "
-                        "UTF-8 cannot write; remove it"
+                        "which UTF-8 cannot write; remove it"
                     ) from None
                 except CotextError as error:
                     if str(error).startswith(str(sink.path)):

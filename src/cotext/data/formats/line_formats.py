@@ -282,8 +282,7 @@ def read_tsv(path: Path) -> Iterator[Record]:
             expected = columns if columns in (2, 3) else "2 or 3"
             raise CotextError(
                 f"{path}:{number}: has {len(fields)} columns, expected {expected}: document id, source, "
-                "target "
-                "(or document id, sentence), separated by single tabs"
+                "target (or document id, sentence), separated by single tabs"
             )
         if not fields[0]:
             raise CotextError(f"{path}:{number}: the first column, the document id, is empty")
