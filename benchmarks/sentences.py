@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.formats import read_documents
-from cotext.data.splitting import UNSPACED, sentences
+from cotext.data.splitting import UNSPACED, Splitter
 from cotext.runtime.tables import render_rows
 
 PARAGRAPH_SENTENCES: Final = 5
@@ -51,7 +51,7 @@ def paragraphs(language: str, path: Path) -> Iterator[Paragraph]:
 
 
 def by_cotext(text: str, language: str) -> list[int]:
-    return [start for start, _ in sentences(text, language)][1:]
+    return [start for start, _ in Splitter(language).spans(text)][1:]
 
 
 def by_pysbd() -> Split:

@@ -309,7 +309,7 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
         if name != "cotext.data.collate":
             defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
             assert not defined & {"padded", "_padded", "make_batch", "source_batch"}, name
-        if name != "cotext.data.batching":
+        if name != "cotext.data.collate":
             defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
             assert not defined & {"pack_groups", "share_batches", "pack_apart"}, name
 

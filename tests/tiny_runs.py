@@ -1,10 +1,8 @@
 """Prepared data and training runs small enough to train them many times in a test."""
 
-import json
 import multiprocessing
 import os
 import random
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepared import write_report
-from cotext.data.sentence_weights import FORMAT, VERSION, digest_of_store
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
@@ -49,7 +46,7 @@ PROCESSES.set_forkserver_preload(
         "cotext.data.prepare",
         "cotext.translation.open",
         "cotext.files.translate_files",
-        "cotext.files.formats_of_programs",
+        "cotext.files.po",
         "cotext.training.distillation",
         "rich.progress",
         "cotext.training.run",
@@ -74,13 +71,6 @@ def toy_documents(count: int, seed: int) -> list[ParallelDocument]:
         target = tuple(" ".join(WORDS[word] for word in sentence.split()) for sentence in source)
         documents.append(ParallelDocument(f"d{number}", source, target))
     return documents
-
-
-def write_weights(path: Path, folder: Path, documents: Iterable[tuple[str, Sequence[float]]]) -> None:
-    """Write a file for `train.weight_by`, with the weights of each document by its id."""
-    header = {"format": FORMAT, "version": VERSION, "data": digest_of_store(folder), "signature": "by:hand"}
-    lines = [header, *({"document": name, "weights": list(weights)} for name, weights in documents)]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
 
 def prepare_toy(folder: Path, documents: int = 24, seed: int = 0) -> Path:

@@ -30,9 +30,9 @@ from cotext.data.controlled import linked_documents
 from cotext.data.controlled.lexicon import THINGS_BY_GENDER
 from cotext.data.documents import Document
 from cotext.data.words import occurrences
+from cotext.files.block_sentences import shown
 from cotext.files.blocks import Copied
-from cotext.files.copied import shown_text
-from cotext.files.placeholders import shown
+from cotext.files.tags import shown_text
 from cotext.runtime.tables import render_rows
 from cotext.search.guide import Guide, SentenceConstraints
 from cotext.translation.open import open_run

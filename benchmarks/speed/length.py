@@ -22,9 +22,8 @@ from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, pa
 from benchmarks.speed.systems import SIZES, Numerals, Trainee, config_of, random_model, translated
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.batching import pack
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack
 from cotext.data.documents import Document
 from cotext.runtime.timing import Way, in_turn, spread
 from cotext.translation.translator import DocumentTranslator

@@ -22,10 +22,9 @@ from typing import Any
 from benchmarks.study.pronoun_choices import pronoun_choices
 from benchmarks.study.register_choices import register_choices
 from benchmarks.study.term_choices import Alternatives, learn, term_choices
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of, write_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
-from cotext.data.suite_documents import documents_of
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.generative import OUTCOMES, outcome
 from cotext.runtime.errors import CotextError

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.study.choices import write_json
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import documents_of
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.generative import OUTCOMES
 from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms

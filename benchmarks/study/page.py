@@ -15,7 +15,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.study.comparison import Comparison, ContextAdds
-from cotext.data.detokenise import SUFFIX
+from cotext.data.convert import SUFFIX
 from cotext.evaluation.statistics.seeds import Difference, Spread
 from cotext.evaluation.statistics.significance import SIGNIFICANT, holm
 from cotext.runtime.files import replacing

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import cotext
 
-from cotext.data.formats import detect_format, read_documents, validate_corpus
+from cotext.data.formats import detect_format, read_documents
 from cotext.runtime.errors import CotextError
 
 
@@ -119,12 +119,6 @@ def test_a_named_format_is_taken_at_its_word_but_for_binary_files(tmp_path: Path
     assert sum(1 for _ in read_documents(written(tmp_path, "a.srt", SRT), "text")) == 2
     with pytest.raises(CotextError, match="not a supported format: it looks like a PDF"):
         list(read_documents(written(tmp_path, "a.en", PDF), "text"))
-
-
-def test_validation_says_so_once(tmp_path: Path) -> None:
-    for name in ("a.pdf", "a.docx"):
-        [problem] = validate_corpus(written(tmp_path, name, FOREIGN[name][0])).problems
-        assert "not a supported format" in problem.message
 
 
 def test_the_command_says_so(tmp_path: Path) -> None:

@@ -146,8 +146,7 @@ def test_train_tells_what_became_of_it(world: World) -> None:
     assert "dev loss" not in again.err
 
 
-# A memory is translated as a file of people, and names its languages.
-@pytest.mark.parametrize("kind", [name for name in FORMATS if name != "tmx"])
+@pytest.mark.parametrize("kind", [name for name, row in FORMATS.items() if row.is_written])
 def test_translate_keeps_format_documents_and_sentences(world: World, tmp_path: Path, kind: str) -> None:
     wanted = [Document(d.id, d.source) for d in toy_documents(4, 5)]
     source, out = tmp_path / "in.en", tmp_path / "out.de"
@@ -226,7 +225,7 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     monkeypatch.setattr(DocumentTranslator, "translate", forgetful)
     documents = [Document("a", ("the cat", "a dog")), Document("b", ("a bird", ""))]
     options = ["--set", "align=free", "--set", "target_context=regenerate"]
-    for kind in ("jsonl", "docids", "tsv", "d-lines", "wmt-xml"):
+    for kind in ("jsonl", "docids", "tsv", "d-lines", "tmx"):
         source, out = tmp_path / f"in-{kind}.en", tmp_path / f"out-{kind}.de"
         write_documents(source, documents, kind)
         shown = succeed("translate", world.run, source, "--out", out, "--format", kind, *options).out
@@ -241,13 +240,13 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
         assert "3 empty hypothesis sentences" in scored
     # Nothing is read, searched or written where a missing sentence could not be.
     monkeypatch.undo()
-    for kind in ("text", "eos-groups", "line-documents"):
-        source = documents_file(tmp_path / f"in-{kind}.en", 2, 7, kind)
-        refused = cotext(
-            "translate", world.run, source, "--out", tmp_path / "none", "--format", kind, *options
-        )
-        assert (refused.code, f"the format {kind} cannot hold empty ones" in refused.err) == (2, True)
-        assert "jsonl" in refused.err
+    source = documents_file(tmp_path / "in-text.en", 2, 7, "text")
+    refused = cotext("translate", world.run, source, "--out", tmp_path / "none", "--format", "text", *options)
+    assert (refused.code, "the format text cannot hold empty ones" in refused.err) == (2, True)
+    assert "jsonl" in refused.err
+    source.write_text("the cat _eos a dog\na bird\n")
+    refused = cotext("translate", world.run, source, "--out", tmp_path / "none")
+    assert (refused.code, "the format eos-groups is read, not written" in refused.err) == (2, True)
     assert not list(tmp_path.glob("none*"))
 
 
@@ -322,12 +321,12 @@ def test_evaluate_goes_by_order_where_a_format_names_no_documents(tmp_path: Path
     targets = [Document(d.id, d.target) for d in documents]
     write_documents(tmp_path / "reference.de", targets, "text")
     write_documents(tmp_path / "hypothesis.jsonl", targets, "jsonl")
-    write_parallel(tmp_path / "both.xml", None, documents, "wmt-xml")
+    write_parallel(tmp_path / "both.tmx", None, documents, "tmx")
     wrong = [Document("other", d.sentences) for d in targets]
     write_documents(tmp_path / "wrong.jsonl", wrong, "jsonl")
     hypothesis = ["evaluate", "--protocol", "d-bleu", "--hypothesis", tmp_path / "hypothesis.jsonl"]
-    for reference in ("reference.de", "both.xml"):
-        for more in ([], ["--source", tmp_path / "both.xml"]):
+    for reference in ("reference.de", "both.tmx"):
+        for more in ([], ["--source", tmp_path / "both.tmx"]):
             shown = succeed(*hypothesis, "--reference", tmp_path / reference, *more).out
             assert shown.startswith("d-BLEU  100.00")
     refused = cotext(*hypothesis, "--reference", tmp_path / "wrong.jsonl")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batching import pack, pack_apart
+from cotext.data.collate import pack, pack_apart
 
 
 @given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))

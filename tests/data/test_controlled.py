@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cotext.data import controlled
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.controlled.word_order import ordered
+from cotext.data.controlled.lexicon import ordered
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
 

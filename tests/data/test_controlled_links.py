@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from cotext.data.controlled import linked_documents
+from cotext.data.controlled.contrast import WordLinks, word_links
 from cotext.data.controlled.discourse import _FRAMES, Draw, plan_document
-from cotext.data.controlled.links import WordLinks, word_links
 
 DOCUMENTS = list(linked_documents("development", 40, 3))
 SENTENCES = [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import cotext, succeed
 
-from cotext.data.detokenise import Detokeniser, Detokenisers
+from cotext.data.convert import Detokeniser, Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite

@@ -19,16 +19,15 @@ from cotext.data.formats import (
     detect_format,
     read_documents,
     read_parallel,
-    validate_corpus,
     write_documents,
     write_parallel,
     write_translations,
 )
 from cotext.runtime.errors import CotextError
 
-ONE_FILE = ["wmt-xml", "tmx", "tsv", "jsonl", "parquet", "wmt"]
-TEXTS = [name for name, row in FORMATS.items() if row.write is None]
-TWO_FILES = ["text", "docids", "d-lines", "iwslt-tags", "eos-groups", "line-documents"]
+ONE_FILE = ["tmx", "tsv", "jsonl", "parquet", "wmt"]
+TEXTS = [name for name, row in FORMATS.items() if row.encode is not None]
+WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
 NASTY = [
@@ -94,23 +93,17 @@ def kept(format: str, documents: list[Document]) -> list[Document]:
 
 def representable(format: str, documents: list[Document]) -> bool:
     every = [s for d in kept(format, documents) for s in d.sentences]
-    if format in ("text", "docids", "eos-groups", "line-documents") and every[0].startswith("\ufeff"):
+    if format in ("text", "docids") and every[0].startswith("\ufeff"):
         return False
     if format == "text":
         return all(every)
     if format == "d-lines":
         return "<d>" not in every
-    if format == "iwslt-tags":
-        return not any(re.fullmatch(r"<doc>|</doc>|<title>.*", s) for s in every)
-    if format in ("eos-groups", "line-documents"):
-        mark = r"(^| )_eos( |$)" if format == "eos-groups" else "<EOS>|<BOS>"
-        alone = any(d.sentences == ("",) for d in kept(format, documents))
-        return not alone and not any(re.search(mark, s) for s in every)
     if format == "tsv":
         group_windows = pairwise(documents)
         return not any("\t" in s for s in every) and all(a.id != b.id for a, b in group_windows)
-    if format in ("wmt-xml", "tmx"):
-        if format == "tmx" and any(a.id == b.id for a, b in pairwise(documents)):
+    if format == "tmx":
+        if any(a.id == b.id for a, b in pairwise(documents)):
             return False
         texts = every + [d.id for d in documents]
         return not any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", s) for s in texts)
@@ -122,7 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("formats")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WRITTEN)
 @settings(deadline=None, max_examples=50)
 @given(documents=documents_of(sentences))
 def test_writing_refuses_or_reading_gives_back_the_same(
@@ -156,7 +149,7 @@ def test_detection_recognises_what_every_writer_wrote(
         assert stream.read().decode().endswith("\n")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WRITTEN)
 @settings(deadline=None, max_examples=10)
 @given(data=st.data())
 def test_parallel_documents_come_back_as_pairs(format: str, data: st.DataObject, folder: Path) -> None:
@@ -315,7 +308,6 @@ def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
     path.write_bytes(data.draw(pieces))
     (folder / "anything.docids").write_bytes(data.draw(pieces))
     for format in [None, *FORMATS]:
-        report = validate_corpus(path, format=format)
         refusal = ""
         documents = []
         try:
@@ -324,8 +316,6 @@ def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
             refusal = str(error)
         if refusal:
             assert "anything." in refusal
-            # Only a file with the target alone has nothing wrong but no source to read.
-            assert report.errors > 0 or "has no source sentences" in refusal
         else:
             assert documents
             assert all(len(document) > 0 for document in documents)
@@ -367,8 +357,6 @@ def test_files_out_of_step_are_refused_with_both_places(case: str, tmp_path: Pat
         (tmp_path / name).write_bytes(content)
     with pytest.raises(CotextError, match=message):
         list(read_parallel(tmp_path / "a.en", tmp_path / "b.de"))
-    report = validate_corpus(tmp_path / "a.en", tmp_path / "b.de")
-    assert report.errors >= 1
 
 
 XML_BOMB = (
@@ -535,10 +523,6 @@ def test_bad_files_are_refused_with_their_place(case: str, tmp_path: Path) -> No
     path = next((tmp_path / name for name in files if name.startswith("a.en.")), tmp_path / "a.en")
     with pytest.raises(CotextError, match=message):
         list(read_documents(path, format))
-    report = validate_corpus(path, format=format)
-    assert report.errors >= 1
-    with pytest.raises(CotextError, match="error: "):
-        report.raise_for_errors()
 
 
 BAD_PARALLEL_FILES = {
@@ -593,9 +577,10 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
         [Document("docid", ("A.",)), Document("\t", ("A.",))],
         r"out: document id '\\t' cannot be written",
     ),
-    "mark": ("eos-groups", [Document("x", ("A.", "B _eos c"))], r"document 'x', sentence 2 contains '_eos'"),
+    "read only": ("eos-groups", [Document("x", ("A.",))], r"the format eos-groups is read, not written"),
+    "mark": ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
     "control": (
-        "wmt-xml",
+        "tmx",
         [Document("x", ("A\x01",))],
         r"sentence 1 contains U\+0001, which XML cannot hold",
     ),
@@ -689,15 +674,6 @@ def test_source_and_target_cannot_be_one_file(tmp_path: Path) -> None:
 
 def test_files_as_they_are_written(tmp_path: Path) -> None:
     pairs = [ParallelDocument("x", ("A & b.", "C."), ("a", "c")), ParallelDocument("y", ("D.",), ("d",))]
-    write_parallel(tmp_path / "p.xml", None, pairs[1:], "wmt-xml", ("en", "de"))
-    assert (tmp_path / "p.xml").read_text() == (
-        '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n<doc id="y">\n<src lang="en">\n<p>\n'
-        '<seg id="1">D.</seg>\n</p>\n</src>\n'
-        '<ref lang="de">\n<p>\n<seg id="1">d</seg>\n</p>\n</ref>\n</doc>\n</dataset>\n'
-    )
-    write_translations(tmp_path / "t.xml", pairs, "wmt-xml")
-    assert "<hyp>" in (tmp_path / "t.xml").read_text()
-    assert "A &amp; b." in (tmp_path / "t.xml").read_text()
     write_parallel(tmp_path / "p.jsonl", None, pairs, "jsonl")
     assert json.loads((tmp_path / "p.jsonl").read_text().split("\n")[0]) == {
         "id": "x",
@@ -754,56 +730,6 @@ def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
     assert (tmp_path / "a.docids").read_text() == "x\t2\n"
 
 
-def test_validation_reports_everything_at_once(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '{"id": "x", "source": ["One.", ""], "target": ["Eins.", "Z\u2028wei."]}\n'
-        '{"id": "x", "source": ["Three."], "target": []}\n'
-        '{"id": "y", "source": []}\n'
-        '{"id": "z", "source": ["%s"], "target": ["Lang."]}\n' % ("long " * 5)
-    )
-    report = validate_corpus(tmp_path / "a.jsonl", max_characters=20)
-    found = [(p.severity, p.line, p.document, p.message.split(";")[0]) for p in report.problems]
-    assert found == [
-        ("warning", 1, None, "contains the control character U+2028"),
-        ("warning", 1, "x", "sentence 2 is empty"),
-        ("error", 2, "x", "this document id came before"),
-        ("error", 2, "x", "document 'x' has 1 source sentences but 0 target sentences"),
-        ("error", 3, "y", "document 'y' is empty"),
-        ("error", 3, "y", "document 'y' has no target side"),
-        ("error", 4, "z", "sentence 1 has 25 characters, more than 20"),
-    ]
-    assert (report.errors, report.documents, report.sentences) == (5, 4, 4)
-    short = validate_corpus(tmp_path / "a.jsonl", max_characters=20, max_problems=2)
-    assert (len(short.problems), short.left_out, short.errors) == (2, 5, 5)
-    assert "... and 5 more" in str(short)
-
-
-def test_validation_goes_on_after_a_document_out_of_step(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("A.\nB.\n\nC.\n\nD.\nE.\n\nF.\n")
-    (tmp_path / "a.de").write_text("a\n\nc\n\nd\n")
-    report = validate_corpus(tmp_path / "a.en", tmp_path / "a.de")
-    assert [(p.line, p.document) for p in report.problems] == [(1, "1"), (6, "3"), (None, None)]
-    assert "has 4 documents, but" in report.problems[2].message
-    assert "a.de:5" in report.problems[1].message
-
-
-def test_validation_names_the_line_of_a_sentence_and_every_bad_byte(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_bytes(b"Short.\n\nShort.\n" + b"x" * 50_000 + b"\n")
-    (problem,) = validate_corpus(tmp_path / "a.en").problems
-    assert (problem.severity, problem.line, problem.document) == ("error", 4, "2")
-    assert validate_corpus(tmp_path / "a.en", max_characters=50_000).errors == 0
-    (tmp_path / "b.en").write_bytes(b"a\xff\nb\nc\xfe\n\0\n")
-    assert [p.line for p in validate_corpus(tmp_path / "b.en").problems] == [1, 3, 4]
-
-
-def test_validation_of_clean_files_is_silent(tmp_path: Path) -> None:
-    write_documents(tmp_path / "a.en", EXPECTED[1:], "text")
-    report = validate_corpus(tmp_path / "a.en")
-    assert report.problems == ()
-    report.raise_for_errors()
-    assert str(report) == "1 documents, 1 sentences, 0 errors"
-
-
 @pytest.mark.parametrize("format", TEXTS)
 def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None:
     path = tmp_path / "a.en"
@@ -831,7 +757,6 @@ def test_real_docids(corpus: str, documents: int, segments: int, shared_data: Pa
     assert len({pair.id for pair in pairs}) == documents
     by_empty_lines = list(read_parallel(source, target, "text"))
     assert [(p.source, p.target) for p in by_empty_lines] == [(p.source, p.target) for p in pairs]
-    assert validate_corpus(source, target).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -849,5 +774,3 @@ def test_real_d_lines(corpus: str, documents: int, segments: int, shared_data: P
     pairs = list(read_parallel(source, target))
     assert (len(pairs), sum(map(len, pairs))) == (documents, segments)
     assert all(s == s.strip() and s for pair in pairs for s in pair.source + pair.target)
-    report = validate_corpus(source, target)
-    assert (report.documents, report.sentences, report.errors) == (documents, segments, 0)

@@ -357,7 +357,7 @@ def test_what_is_no_tokenizer_of_marian_is_refused(change: dict[str, bytes], mes
 
 
 def test_a_vocabulary_beyond_any_length_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotext.data.tokenizer.piece_table.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
+    monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
     with pytest.raises(CotextError, match=r"vocab\.json: longer than the .* bytes that such a file may have"):
         marian({**marian_files(), "vocab.json": VOCABULARY})
 

@@ -1,7 +1,6 @@
 """Every language that a run can be prepared for by its code of two letters has a name."""
 
-from cotext.data.language_names import NAMES, name_of
-from cotext.data.languages import CODES
+from cotext.data.languages import CODES, NAMES, name_of
 
 
 def test_every_code_has_a_name_of_its_own() -> None:

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.length_alignment import PRIORS, align_lengths
+from cotext.data.selection import PRIORS, align_lengths
 
 LENGTHS = st.lists(st.integers(0, 300), max_size=8)
 

@@ -17,19 +17,18 @@ from killing import Moment, run_killed
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
+from cotext.data.corpora import document_notes
 from cotext.data.documents import ParallelDocument
 from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
-from cotext.data.preparation_notes import document_notes
 from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
-from cotext.data.store import TokenStore
-from cotext.data.store_file import Flat
+from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
@@ -207,8 +206,7 @@ def test_one_file_with_both_languages(tmp_path: Path) -> None:
     assert "test.arrow" not in listing(tmp_path / "out")
 
 
-@pytest.mark.parametrize("format", ["tmx", "wmt-xml"])
-def test_languages_that_a_file_with_both_names(tmp_path: Path, format: str) -> None:
+def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / name, None, corpus, format, ("fr-FR", "ita_Latn"))
 

@@ -1,4 +1,4 @@
-"""`cotext prepare --shortlist`: the table beside the corpus, resumed, appended to, and in runs."""
+"""`cotext prepare --shortlist`: the table beside the corpus, resumed, and in runs."""
 
 import json
 import shutil
@@ -8,9 +8,9 @@ import pytest
 from command_line import cotext, prepare_arguments, succeed, train_arguments, write_corpus
 
 from cotext.data import prepare as prepare_module
-from cotext.data import prepared_shortlist
+from cotext.data import prepared_tokenizer
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
 from cotext.data.shortlist import SHORTLIST, Shortlist, coverage, learned_shortlist
@@ -72,7 +72,7 @@ def test_an_interrupted_table_is_made_when_preparing_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepared_shortlist, "learned_shortlist", interrupted)
+        patch.setattr(prepared_tokenizer, "learned_shortlist", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(request)
     assert not (tmp_path / "data").exists()
@@ -84,28 +84,6 @@ def test_an_interrupted_table_is_made_when_preparing_goes_on(
         Shortlist.load(tmp_path / "data" / SHORTLIST, load_tokenizer(tmp_path / "data" / "tokenizer")),
         learned(tmp_path / "data"),
     )
-
-
-def test_appending_makes_the_table_of_all(corpus: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(corpus / "data", data)
-    before = (data / SHORTLIST).read_bytes()
-    # Each source line beside the target of the line after it: other words go together.
-    (document,) = list(read_parallel(corpus / "test.en", corpus / "test.de"))[:1]
-    turned = type(document)("t", document.source, (*document.target[1:], document.target[0]))
-    write_parallel(tmp_path / "new.en", tmp_path / "new.de", [turned], "text")
-    files = ["--source", tmp_path / "new.en", "--target", tmp_path / "new.de"]
-    refused = cotext("append", *files, "--out", data, "--shortlist")
-    assert (refused.code, "No such option" in refused.err) == (2, True)
-    told = succeed("append", *files, "--out", data).out
-    assert "shortlist=100: " in told
-    assert (data / SHORTLIST).read_bytes() != before
-    table = Shortlist.load(data / SHORTLIST, load_tokenizer(data / "tokenizer"))
-    assert len(TokenStore(data / "train.arrow").shards) == 2
-    assert same(table, learned(data))
-    found = coverage(table, TokenStore(data / "dev.arrow"), 100, load_tokenizer(data / "tokenizer"))
-    assert json.loads((data / "report.json").read_text())["shortlist"]["100"]["tokens"] == found.tokens
-    assert succeed("append", *files, "--out", data).out == told
 
 
 def test_a_run_has_the_table_of_its_data(corpus: Path, tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from command_line import cotext, succeed
 
-from cotext.data.contrastive_suites import ContrastiveExample
-from cotext.data.subtitle_folders import SubtitleContext
-from cotext.data.suite_documents import documents_of
-from cotext.data.suite_files import read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, documents_of
+from cotext.data.suite_files import SubtitleContext, read_suite
 from cotext.runtime.errors import CotextError
 
 FILM = "1926_16493_4773977"

@@ -1,4 +1,4 @@
-"""Corpora as they are found: beads and gaps, lines of several sentences, cleaning, test sets in training."""
+"""Corpora as they are found: unequal sides, lines of several sentences, cleaning, test sets in training."""
 
 import json
 import random
@@ -7,26 +7,21 @@ from typing import Any
 
 import pytest
 from command_line import Outcome, cotext, succeed
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cotext.data.beads import Alignment, aligned_documents, read_beads
-from cotext.data.cleaning import PASSAGE_SENTENCES, RULES, Cleaner, parse_rules
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import read_documents, read_parallel, validate_corpus, write_parallel
+from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.formats.records import Alignment
 from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
-from cotext.data.selection import Selection, render
+from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
 
 EN_DE = Languages("en", "de")
-BEADS = [[[0], [0]], [[1, 2], [1]], [[3], []], [[], [2]], [[4], [3, 4]]]
 UNEVEN = {
     "id": "web/1",
     "source": ["It rains.", "She is late.", "As ever.", "Share this page", "Good night."],
-    "target": ["Es regnet.", "Sie kommt zu spät, wie immer.", "Impressum", "Gute Nacht,", "alle."],
-    "beads": BEADS,
+    "target": ["Es regnet.", "Sie kommt zu spät, wie immer.", "Impressum", "Gute Nacht, alle."],
 }
 
 
@@ -39,86 +34,10 @@ def jsonl(path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
-def test_beads_are_joined_and_documents_cut_at_gaps(tmp_path: Path) -> None:
-    counts = Alignment()
-    found = list(read_parallel(jsonl(tmp_path / "a.jsonl", UNEVEN), None, alignment=counts))
-    assert found == [
-        ParallelDocument(
-            "web/1#1",
-            ("It rains.", "She is late. As ever."),
-            ("Es regnet.", "Sie kommt zu spät, wie immer."),
-        ),
-        ParallelDocument("web/1#2", ("Good night.",), ("Gute Nacht, alle.",)),
-    ]
-    assert counts == Alignment(beads=3, joined=2, gaps=1, unaligned=2, cut=1)
-    assert validate_corpus(tmp_path / "a.jsonl").errors == 0
-    [whole] = read_documents(tmp_path / "a.jsonl", side="target")
-    assert whole.sentences == tuple(UNEVEN["target"])
-
-
-def test_beads_of_chinese_are_joined_without_a_space() -> None:
-    [document] = aligned_documents(
-        "d", ["It rains, and she is late."], ["下雨了。", "她迟到了。"], [((0,), (0, 1))]
-    )
-    assert document.target == ("下雨了。她迟到了。",)
-
-
-def test_a_sentence_in_no_bead_is_a_gap_and_a_document_without_beads_is_left_out() -> None:
-    counts = Alignment()
-    given_beads = read_beads([[[1], [0]], [[2], [2]]], (4, 3))
-    found = list(aligned_documents("d", "abcd", "ABC", given_beads, counts))
-    assert [(d.id, d.source, d.target) for d in found] == [("d#1", ("b",), ("A",)), ("d#2", ("c",), ("C",))]
-    assert (counts.unaligned, counts.cut, counts.left_out) == (3, 1, 0)
-    assert list(aligned_documents("d", "ab", "A", (), counts)) == []
-    assert (counts.unaligned, counts.left_out) == (6, 1)
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8))
-def test_beads_keep_every_aligned_sentence_once_and_in_order(shapes: list[tuple[int, int]]) -> None:
-    beads, place = [], [0, 0]
-    for shape in shapes:
-        beads.append(tuple(tuple(range(p, p + n)) for p, n in zip(place, shape, strict=True)))
-        place = [p + n for p, n in zip(place, shape, strict=True)]
-    source, target = ([f"{side}{i}" for i in range(n)] for side, n in zip("st", place, strict=True))
-    counts = Alignment()
-    found = list(aligned_documents("d", source, target, beads, counts))
-    whole = [(" ".join(source[i] for i in s), " ".join(target[i] for i in t)) for s, t in beads if s and t]
-    assert [pair for d in found for pair in zip(d.source, d.target, strict=True)] == whole
-    assert counts.beads == len(whole)
-    assert counts.unaligned == sum(len(s) + len(t) for s, t in beads if not (s and t))
-    # Neighbours in a piece are neighbours in the document.
-    for document in found:
-        for side in (document.source, document.target):
-            numbers = [int(word[1:]) for word in " ".join(side).split()]
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-@pytest.mark.parametrize(
-    ("beads", "message"),
-    [
-        ("x", "'beads' must hold a list"),
-        ([[0, 0]], "bead 1 is no pair of lists"),
-        ([[[0], [0]], [[1]]], "bead 2 is no pair of lists"),
-        ([[[0.5], [0]]], "bead 1 is no pair"),
-        ([[[0], [9]]], "bead 1: target sentence 9"),
-        ([[[1], [0]], [[0], [1]]], "bead 2: source sentence 0"),
-        ([[[0], [0]], [[0], [1]]], "bead 2: source sentence 0"),
-    ],
-)
-def test_beads_that_make_no_sense_are_refused_with_their_line(
-    beads: object, message: str, tmp_path: Path
-) -> None:
-    path = jsonl(tmp_path / "a.jsonl", {**UNEVEN, "id": "one"}, {**UNEVEN, "beads": beads})
-    with pytest.raises(CotextError, match=rf"a\.jsonl:2: document 'web/1': .*{message}"):
-        list(read_parallel(path, None))
-
-
-def test_documents_without_beads_must_be_even_or_are_left_out_on_request(tmp_path: Path) -> None:
+def test_documents_must_be_even_or_are_left_out_on_request(tmp_path: Path) -> None:
     even = {"id": "b", "source": ["x"], "target": ["y"]}
-    uneven = {key: value for key, value in UNEVEN.items() if key != "beads"}
-    uneven["target"] = uneven["target"][:-1]
-    path = jsonl(tmp_path / "a.jsonl", uneven, even)
-    with pytest.raises(CotextError, match=r"a\.jsonl:1: .*5 source sentences but 4 target .*beads"):
+    path = jsonl(tmp_path / "a.jsonl", UNEVEN, even)
+    with pytest.raises(CotextError, match=r"a\.jsonl:1: .*5 source sentences but 4 target"):
         list(read_parallel(path, None))
     counts = Alignment()
     assert [d.id for d in read_parallel(path, None, alignment=counts, skip_unequal=True)] == ["b"]
@@ -220,7 +139,7 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise ImportError
 
-    monkeypatch.setattr("cotext.data.cleaning.language_identifier", none)
+    monkeypatch.setattr("cotext.data.selection.language_identifier", none)
     with pytest.raises(CotextError, match=r"pip install 'cotext\[clean\]'"):
         Cleaner({"language": 0.9}, EN_DE, (1, 1))
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
@@ -390,22 +309,17 @@ def test_prepare_splits_paragraphs_of_all_corpora(tmp_path: Path) -> None:
     assert (refused.code, "add --split or --paragraphs" in " ".join(refused.err.split())) == (2, True)
 
 
-def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -> None:
+def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path) -> None:
     corpus(tmp_path)
-    records = [{**UNEVEN, "id": f"web/{i}"} for i in range(30)]
-    records.append({"id": "odd", "source": ["a", "b"], "target": ["c"]})
-    jsonl(tmp_path / "train.jsonl", *records)
+    records = [{"id": f"web/{i}", "source": ["It rains."], "target": ["Es regnet."]} for i in range(60)]
+    jsonl(tmp_path / "train.jsonl", *records, {"id": "odd", "source": ["a", "b"], "target": ["c"]})
     files = ["--source", tmp_path / "train.jsonl", "--dev-source", tmp_path / "dev.tsv"]
     command = ["prepare", *files, "--out", tmp_path / "data"]
     refused: Outcome = cotext(*command)
-    assert (refused.code, "train.jsonl:31: document 'odd'" in refused.err) == (2, True)
+    assert (refused.code, "train.jsonl:61: document 'odd'" in refused.err) == (2, True)
     assert refused.err.endswith(". --skip-unequal leaves such documents out\n")
     shown = succeed(*command, "--skip-unequal").out
-    assert (
-        "train: beads 90, joined of several sentences 60; gaps 30, sentences without a partner left out "
-        "there 60, documents cut in pieces 30, left out 0; documents of unequal numbers of sentences left "
-        "out: 1"
-    ) in shown
+    assert "train: documents of unequal numbers of sentences left out: 1" in shown
 
 
 def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:

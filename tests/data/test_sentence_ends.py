@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.abbreviations import read_abbreviations
 from cotext.data.formats import read_documents
-from cotext.data.sentence_ends import sentence_ends
-from cotext.data.splitting import Splitter, join_sentences, sentences
+from cotext.data.sentence_ends import read_abbreviations, sentence_ends
+from cotext.data.splitting import Splitter, join_sentences
 from cotext.runtime.errors import CotextError
 
 SEVERAL = {
@@ -123,7 +122,6 @@ def test_what_a_user_calls_an_abbreviation_is_one(tmp_path: Path) -> None:
     path.write_text("# ours\n\nabv.\n z. Abw \n", encoding="utf-8")
     given = read_abbreviations(path)
     assert Splitter("en", given).sentences(text) == [text]
-    assert [text[a:b] for a, b in sentences(text, "en", abbreviations=given)] == [text]
     assert Splitter("en", given).name == "rules-1:en+2-" + Splitter("en", given).name[-8:]
     assert Splitter("en", frozenset({"abv"})).name != Splitter("en", given).name
     for wrong in ("a" * 21, "..."):
@@ -145,25 +143,19 @@ def put_together(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 @pytest.mark.parametrize("language", ["", "en", "de", "zh", "ja", "ar", "th"])
-@given(text=st.text(max_size=80) | st.text(alphabet=SCRIPTS, max_size=200), newlines=st.booleans())
-def test_spans_and_white_space_are_the_text(language: str, text: str, newlines: bool) -> None:
-    spans = sentences(text, language, newlines=newlines)
+@given(text=st.text(max_size=80) | st.text(alphabet=SCRIPTS, max_size=200))
+def test_spans_and_white_space_are_the_text(language: str, text: str) -> None:
+    spans = Splitter(language).spans(text)
     assert put_together(text, spans) == text
-    if not newlines:
-        contents = [any(map(str.isalnum, text[start:stop])) for start, stop in spans]
-        assert len(spans) <= 1 or all(contents)
+    contents = [any(map(str.isalnum, text[start:stop])) for start, stop in spans]
+    assert len(spans) <= 1 or all(contents)
 
 
-def test_a_line_break_ends_a_sentence_if_asked() -> None:
-    text = "A title\n\nIt rains.\r\n She\nis late."
-    assert [text[a:b] for a, b in sentences(text, "", newlines=True)] == [
-        "A title",
-        "It rains.",
-        "She",
-        "is late.",
-    ]
-    assert [text[a:b] for a, b in sentences(text, "")] == ["A title\n\nIt rains.", "She\nis late."]
-    assert sentences(" \n\t", "") == sentences("", "") == []
+def test_a_line_break_is_white_space() -> None:
+    splitter = Splitter("")
+    found = splitter.sentences("A title\n\nIt rains.\r\n She\nis late.")
+    assert found == ["A title\n\nIt rains.", "She\nis late."]
+    assert splitter.spans(" \n\t") == splitter.spans("") == []
 
 
 def test_a_long_text_is_cut_as_a_short_one() -> None:
@@ -199,7 +191,6 @@ def test_a_model_may_say_where_sentences_end() -> None:
     splitter = Splitter("en", by="sat:sat-3l-sm")
     assert splitter.name == "sat:sat-3l-sm"
     assert splitter.sentences(text) == ["it rains;", "she is late;", "Dr. X. Yes"]
-    assert [text[a:b] for a, b in sentences(text, "en", by="sat:sat-3l-sm")] == splitter.sentences(text)
     assert splitter.sentences(" ") == []
     # What is not the text cuts nothing.
     assert Splitter("en", by="sat:odd").sentences(text) == [text.strip()]

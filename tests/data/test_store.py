@@ -11,10 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.data import store as store_module
-from cotext.data import store_file
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.store_file import Totals
-from cotext.data.store_manifest import Shard, write_manifest
+from cotext.data.store import StoreWriter, TokenStore, Totals, write_manifest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
 
@@ -62,8 +59,8 @@ def test_what_is_written_is_read(
         for i, document in enumerate(pairs)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_file, "MAX_BATCH_DOCUMENTS", batch_documents)
-        patch.setattr(store_file, "MAX_BATCH_TOKENS", batch_tokens)
+        patch.setattr(store_module, "MAX_BATCH_DOCUMENTS", batch_documents)
+        patch.setattr(store_module, "MAX_BATCH_TOKENS", batch_tokens)
         store = write(tmp_path / "store.arrow", written)
     assert len(store) == len(written)
     assert read(store) == written
@@ -94,8 +91,8 @@ def test_hand_worked_document(tmp_path: Path) -> None:
 def test_random_access_across_more_batches_than_are_kept_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_file, "MAX_BATCH_DOCUMENTS", 3)
-    monkeypatch.setattr(store_file, "OPEN_BATCHES", 2)
+    monkeypatch.setattr(store_module, "MAX_BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(store_module, "OPEN_BATCHES", 2)
     written = corpus(100)
     store = write(tmp_path / "s", written)
     order = list(range(100))
@@ -259,22 +256,6 @@ def write_whole(path: Path, written: list[tuple[str, Side, Side]]) -> TokenStore
         return write(path, written)
 
 
-@pytest.mark.parametrize("first", ["file", "folder"])
-def test_a_store_goes_on_after_another(tmp_path: Path, small_shards: None, first: str) -> None:
-    """The shards of the first are those of the second, byte for byte, and it stays as it was."""
-    written = corpus(60)
-    before = (write_whole if first == "file" else write)(tmp_path / "first", written[:40])
-    shards = [path.read_bytes() for path in before.shard_paths()]
-    with StoreWriter(tmp_path / "second", "fingerprint", before) as writer:
-        for document in written[40:]:
-            writer.add(*document)
-    store = TokenStore(tmp_path / "second")
-    assert read(store) == written
-    assert [path.read_bytes() for path in store.shard_paths()][: len(shards)] == shards
-    assert len(store.shards) > len(shards)
-    assert read(TokenStore(tmp_path / "first")) == written[:40]
-
-
 def test_a_store_takes_the_place_of_one_of_another_shape(tmp_path: Path, small_shards: None) -> None:
     for documents in (100, 3, 100, 60):
         assert len(write(tmp_path / "s", corpus(documents))) == documents
@@ -331,27 +312,6 @@ def test_manifests_that_are_not_as_written(tmp_path: Path, small_shards: None) -
     path.unlink()
     with pytest.raises(CotextError, match=r"s: not a token store: has no manifest\.json"):
         TokenStore(tmp_path / "s")
-
-
-def test_shards_from_elsewhere_are_fetched_as_they_are_read(tmp_path: Path, small_shards: None) -> None:
-    """And are gone as soon as they are open."""
-    written = corpus(100)
-    write(tmp_path / "far", written)
-    near = tmp_path / "near"
-    near.mkdir()
-    (tmp_path / "far" / "manifest.json").rename(near / "manifest.json")
-    fetched: list[str] = []
-
-    def fetch(shard: Shard) -> Path:
-        shutil.copyfile(tmp_path / "far" / shard.name, near / shard.name)
-        fetched.append(shard.name)
-        return near / shard.name
-
-    store = TokenStore(near, fetch)
-    assert fetched == []
-    assert read(store) == written
-    assert fetched == [shard.name for shard in store.shards]
-    assert [path.name for path in near.iterdir()] == ["manifest.json"]
 
 
 def test_an_interruption_leaves_the_old_shards(tmp_path: Path, small_shards: None) -> None:

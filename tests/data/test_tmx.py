@@ -3,10 +3,33 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import read_parallel, validate_corpus, write_parallel
+from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.formats.xml_formats import encode_memory, pairs
 from cotext.runtime.errors import CotextError
+
+MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4">
+  <header creationtool="x" srclang="en-US" datatype="html"><note>mine</note></header>
+  <body>
+    <tu tuid="1"><prop type="file">a.html</prop>
+      <tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b&gt;</bpt>red<ept
+        i="1">&lt;/b&gt;</ept> car<ph>{0}</ph>, <it
+        pos="begin">&lt;i&gt;</it>now.</seg></tuv>
+    </tu>
+    <tu tuid="2"><prop type="file">a.html</prop><tuv xml:lang="en-US"><seg>Done.</seg></tuv><tuv
+      xml:lang="de-DE"><seg>Fertig.</seg></tuv></tu>
+    <tu tuid="3"><prop type="file">b.html</prop><tuv
+        xml:lang="EN"><seg>Empty &amp; <hi>new</hi>.</seg></tuv>
+      <tuv xml:lang="de-DE"><seg/></tuv></tu>
+    <tu tuid="4"><tuv xml:lang="de-DE"><seg>Nur deutsch.</seg></tuv></tu>
+  </body>
+</tmx>
+"""
 
 
 def memory(units: str, header: str = "srclang='en'") -> str:
@@ -25,12 +48,9 @@ def written(folder: Path, content: str) -> Path:
     return path
 
 
-def test_without_documents_all_units_are_one_and_that_is_said(tmp_path: Path) -> None:
+def test_without_documents_all_units_are_one(tmp_path: Path) -> None:
     path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
-    [problem] = validate_corpus(path).problems
-    assert problem.severity == "warning"
-    assert "names no documents" in problem.message
 
 
 def test_the_source_language_decides_not_the_order(tmp_path: Path) -> None:
@@ -78,3 +98,34 @@ def test_utf_16_is_read_where_the_format_is_named(tmp_path: Path) -> None:
     path = tmp_path / "memory.tmx"
     path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
     assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]
+
+
+def test_pairs_of_a_memory(tmp_path: Path) -> None:
+    path = tmp_path / "m.tmx"
+    path.write_text(MEMORY)
+    assert list(pairs(path, "en", "de")) == [
+        ("Done.", "Fertig.", {"x-position": "2", "file": "a.html", "x-document": "a.html"}),
+        ("Empty & new.", "", {"x-position": "1", "file": "b.html", "x-document": "b.html"}),
+    ]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("memories")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=5))
+def test_a_memory_that_was_written_is_read(folder: Path, sentences: list[tuple[str, str]]) -> None:
+    allowed = [
+        tuple("".join(c for c in text if c.isprintable() or c in "\n\t") for text in pair)
+        for pair in sentences
+    ]
+    records = [
+        (source, target, {"x-document": "a <b>", "x-position": str(number)})
+        for number, (source, target) in enumerate(allowed, 1)
+    ]
+    content = encode_memory(records, "en", "de")
+    path = folder / "memory.tmx"
+    path.write_bytes(content)
+    assert list(pairs(path, "en", "de")) == records

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from tiny import PlainWordTokenizer, WordTokenizer
 
-from cotext.data.token_spans import token_spans
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.data.words import token_spans
 
 SENTENCES = ["the old house stands near the river", "a boat is on the river, and nobody sees it"] * 20
 SIZES = {"sentencepiece": 28, "sentencepiece-bpe": 40, "moses-bpe": 20}

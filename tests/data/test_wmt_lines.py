@@ -9,8 +9,7 @@ from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
-from cotext.data.formats.wmt import read_wmt_lines
-from cotext.data.formats.wmt_paragraphs import paragraphs
+from cotext.data.formats.wmt import paragraphs, read_wmt_lines
 from cotext.data.languages import fitting_codes, primary_language
 from cotext.runtime.errors import CotextError
 

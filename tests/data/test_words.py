@@ -9,7 +9,7 @@ from command_line import World, cotext, succeed
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
-from cotext.data.tokenizer.words import WordSplitter
+from cotext.data.tokenizer.moses_bpe import WordSplitter
 from cotext.runtime.errors import CotextError
 
 SENTENCES = [

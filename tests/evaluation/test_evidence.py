@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import Readings, balanced_weights, choice_of, forms_of
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.evidence import (

@@ -2,16 +2,12 @@
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
-import yaml as py_yaml
 from structures import STRUCTURES, WORDS
 
-from cotext.files.bilingual import BilingualFormat, Job
-from cotext.files.blocks import Block, Copied, FileFormat, Piece, Point
-from cotext.files.elements import SPACE
+from cotext.files.blocks import SPACE, BilingualFormat, Block, Copied, FileFormat, Job, Piece, Point
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
 from cotext.runtime.xml import taken
@@ -90,10 +86,9 @@ TARGETS = [
 ]
 
 # Formats in which a text that is written is a text that is read, block for block.
-_AS_READ = frozenset({"html", "docx", "odt", "epub", "pptx", "xlsx", "markdown"})
+_AS_READ = frozenset({"html", "docx", "odt", "epub", "pptx", "markdown"})
 _PAGES = frozenset({"html", "epub"})
 _ANCHORED = _PAGES | {"odt"}  # blocks follow a point of another, which may be moved
-_LOADED: dict[str, Callable[[str], object]] = {"json": json.loads, "yaml": py_yaml.safe_load}
 
 
 def format_of(content: bytes, file_name: str, name: str) -> FileFormat | None:
@@ -124,9 +119,6 @@ def attack(name: str, draw: random.Random) -> None:
     assert again is not None
     assert again.name == name
     reread = again.open(written, file_name)
-    if name in _LOADED:
-        load = _LOADED[name]
-        assert _keys(load(written.decode())) == _keys(load(content.decode()))
     if name in _AS_READ:
         blocks = [block for each in documents for block in each]
         # Where a bar or a text inside of an element is escaped, Markdown keeps it as it is.
@@ -196,9 +188,3 @@ def _said(block: Block) -> str:
 
 def _lettered(text: str) -> bool:
     return any(map(str.isalpha, text))
-
-
-def _keys(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _keys(each) for key, each in value.items()}
-    return [_keys(each) for each in value] if isinstance(value, list) else type(value)

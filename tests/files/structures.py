@@ -12,7 +12,6 @@ import test_odt
 import test_po
 import test_pptx
 import test_wmt
-import test_xlsx
 
 WORDS = ["the", "cat", "sees", "a", "small dog", "Mr. X.", "and", "tree", "été", "東京", "12", "it's"]
 
@@ -156,21 +155,6 @@ def pptx(draw: random.Random) -> tuple[bytes, str]:
     return test_pptx.presentation(*("".join(piece() for _ in range(4)) for _ in range(3))), "a.pptx"
 
 
-def xlsx(draw: random.Random) -> tuple[bytes, str]:
-    run = test_xlsx.run
-
-    def string() -> str:
-        if draw.random() < 0.5:
-            return f"<t>{words(draw)}{draw.choice(['', chr(10) + words(draw)])}</t>"
-        looks = ["", "<b/>", "<i/>"]
-        return "".join(run(words(draw) + draw.choice(["", " "]), draw.choice(looks)) for _ in range(3))
-
-    strings = [string() for _ in range(4)]
-    cells = "".join(test_xlsx.cell(f"{column}1", n) for n, column in enumerate("ABCD"))
-    inline = f'<c r="E1" t="inlineStr"><is><t>{words(draw)}</t></is></c>'
-    return test_xlsx.workbook(strings, cells + inline), "a.xlsx"
-
-
 def subtitles(draw: random.Random) -> tuple[bytes, str]:
     kind = draw.choice(["srt", "vtt", "ass"])
     cues = []
@@ -220,39 +204,6 @@ def xliff(draw: random.Random) -> tuple[bytes, str]:
     ).encode(), "a.xlf"
 
 
-def json_catalogue(draw: random.Random) -> tuple[bytes, str]:
-    def value(depth: int = 0) -> object:
-        if depth < 2 and draw.random() < 0.4:
-            return (
-                {f"k{n}": value(depth + 1) for n in range(3)} if draw.random() < 0.6 else [value(depth + 1)]
-            )
-        plural = "{n, plural, one {a cat} other {many cats}}"
-        ends = ["{name}", "{{x}}", "<b>x</b>", "%s", "two\nlines", plural, "a"]
-        return f"{words(draw)} {draw.choice(ends)}"
-
-    indent = draw.choice([None, 2])
-    return json.dumps({f"key{n}": value() for n in range(3)}, indent=indent).encode(), "a.json"
-
-
-def yaml(draw: random.Random) -> tuple[bytes, str]:
-    styles = [
-        "{}",
-        '"{}"',
-        "'{}'",
-        "|\n    {}\n    {}",
-        ">-\n    {}\n    {}\n\n    {}",
-        "[{}, {}]",
-        "{{a: {}}}",
-        "\n    - {}\n    - {}",
-    ]
-    lines = []
-    for n in range(5):
-        style = draw.choice(styles)
-        values = [words(draw).replace("'", "") for _ in range(style.count("{}"))]
-        lines.append(f"  key{n}: {style.format(*values)}\n")
-    return ("en:\n" + "".join(lines)).encode(), "a.yml"
-
-
 def markdown(draw: random.Random) -> tuple[bytes, str]:
     parts = [
         *("{}", " *{}* ", "**{}**", "_{}_", "`{}`", "[{}](x)", "[{}](x 'T')", "![{}](y)", "[{}][r]", "<b>{}</b>"),
@@ -294,17 +245,8 @@ def wmt(draw: random.Random) -> tuple[bytes, str]:
     return "".join(json.dumps(line) + "\n" for line in lines).encode(), "a.jsonl"
 
 
-def tmx(draw: random.Random) -> tuple[bytes, str]:
-    units = "".join(
-        f'<tu tuid="{n}"><tuv xml:lang="en"><seg>{words(draw)} <bpt i="1">&lt;b></bpt>{words(draw)}<ept i="1">'
-        f"&lt;/b></ept> x<ph>{{0}}</ph></seg></tuv></tu>"
-        for n in range(3)
-    )
-    return f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>'.encode(), "a.tmx"
-
-
 STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {
-    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "xlsx": xlsx, "subtitles": subtitles,
-    "po": po, "xliff": xliff, "tmx": tmx, "json": json_catalogue, "yaml": yaml, "markdown": markdown, "prose": text,
+    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "subtitles": subtitles,
+    "po": po, "xliff": xliff, "markdown": markdown, "prose": text,
     "wmt": wmt,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cotext.files.final_stop import without_added_stop
+from cotext.files.translate_blocks import without_added_stop
 
 
 @pytest.mark.parametrize(

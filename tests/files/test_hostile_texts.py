@@ -6,23 +6,21 @@ from dataclasses import replace
 
 import pytest
 import test_odt
-import test_xlsx
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
-from cotext.files.block_sentences import cut
+from cotext.files.block_sentences import cut, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open
-from cotext.files.final_stop import without_added_stop
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
-from cotext.files.placeholders import placeholder_spans
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project
+from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
-from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
+from cotext.serving.translation import formatted_as
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
@@ -60,18 +58,9 @@ def _written(name: str, content: bytes) -> None:
             + b"{\\p1" * 1200,
             "a.ass",
         ),
-        lambda: _written(
-            "a.xlsx", test_xlsx.workbook(["<t>" + "a\t" * (SIZE * 4 // 5) + "</t>"], test_xlsx.cell("A1", 0))
-        ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
         lambda: _written(
             "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
-        ),
-        lambda: _written(
-            "a.xlsx",
-            test_xlsx.workbook(
-                ["<r><rPr><b/></rPr><t>a</t></r><r><t>b</t></r>" * (SIZE // 4)], test_xlsx.cell("A1", 0)
-            ),
         ),
         lambda: _written(
             "a.srt",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
-from cotext.files.markup_tokens import tokens
+from cotext.files.markup import tokens
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 

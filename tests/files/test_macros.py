@@ -5,8 +5,8 @@ import pytest
 from faking import members, packed
 from test_docx import real
 
+from cotext.files.archive import without_macros
 from cotext.files.docx import FORMAT
-from cotext.files.macros import without_macros
 from cotext.runtime.errors import CotextError
 
 KIND = "http://schemas.microsoft.com/office/2006/relationships/vbaProject"

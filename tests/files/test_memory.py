@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import Languages
-from cotext.files.tmx import written
 from cotext.runtime.errors import CotextError
-from cotext.translation.terms.memory import TranslationMemory
+from cotext.translation.terms.glossary import TranslationMemory
 
 PAIRS = [
     ("Hello.", "Hallo.", "1"),
@@ -43,7 +43,7 @@ def test_the_sentences_of_documents_that_a_memory_has() -> None:
 def test_a_memory_is_read_from_tmx(tmp_path: Path) -> None:
     units = [(source, target, {"x-document": document}) for source, target, document in PAIRS[:5]]
     path = tmp_path / "memory.tmx"
-    path.write_bytes(written(units, "en", "de"))
+    path.write_bytes(encode_memory(units, "en", "de"))
     memory = TranslationMemory.read(path, Languages("en", "de"))
     assert memory.units == 5
     assert memory.lookup("Hello.", "It is old.") == "Tag."

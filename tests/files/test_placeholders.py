@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from tiny import PlainWordTokenizer
 
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
-from cotext.files.blocks import Close, Copied, Open, Piece
-from cotext.files.placeholders import (
+from cotext.files.block_sentences import (
     gives_back,
     placeholder_spans,
     shown,
     with_placeholders,
     without_placeholders,
 )
+from cotext.files.blocks import Close, Copied, Open, Piece
 
 FOUND = {
     "See https://a.example/c?d=1&e=%20f, or www.b.example.": [

@@ -11,8 +11,7 @@ from faking import assert_damage_is_survived
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files.bilingual import BilingualFormat, Job
-from cotext.files.blocks import Block, Copied, Point
+from cotext.files.blocks import BilingualFormat, Block, Copied, Job, Point
 from cotext.files.po import FORMAT, Po
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError

@@ -5,23 +5,16 @@ from collections import Counter
 
 import pytest
 import test_po
-import test_string_catalogues
-import test_tmx_files
 import test_xliff
 from faking import assert_well_formed, shuffled
 
-from cotext.files import json, po, tmx, xliff, yaml
-from cotext.files.bilingual import Job
-from cotext.files.blocks import Block, FileFormat
+from cotext.files import po, xliff
+from cotext.files.blocks import Block, FileFormat, Job
 
 FILES: dict[str, tuple[FileFormat, str]] = {
     "po": (po.Po(Job(entries="all")), test_po.CATALOGUE),
     "xliff 1.2": (xliff.Xliff(Job(entries="all")), test_xliff.FIRST),
     "xliff 2.1": (xliff.Xliff(Job(entries="all")), test_xliff.SECOND),
-    "tmx": (tmx.Tmx(Job(entries="all")), test_tmx_files.MEMORY),
-    "json": (json.FORMAT, test_string_catalogues.I18NEXT),
-    "arb": (json.FORMAT, test_string_catalogues.ARB),
-    "yaml": (yaml.FORMAT, test_string_catalogues.RAILS),
 }
 
 

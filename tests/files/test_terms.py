@@ -8,8 +8,7 @@ from cotext.data.words import is_boundary, occurrences, words_of
 from cotext.runtime.errors import CotextError
 from cotext.search.guide import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term, read_lemmas, read_words
-from cotext.translation.terms.term_report import term_report
-from cotext.translation.terms.terms import Inflection, TermGuide, names_of
+from cotext.translation.terms.terms import Inflection, TermGuide, names_of, term_report
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes
 # comment

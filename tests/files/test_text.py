@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
 from cotext.files.table import recognise
-from cotext.files.text import FORMAT, TextFile
-from cotext.files.wrapping import spread, wrap_width, wrapped
+from cotext.files.text import FORMAT, TextFile, spread, wrap_width, wrapped
 
 LETTER = """From: Anna
 To: Bob

@@ -7,7 +7,7 @@ import pytest
 from catalogues import same_again, texts, upper
 from hostile.mutations import mutate
 
-from cotext.files.bilingual import BilingualFormat, Job
+from cotext.files.blocks import BilingualFormat, Job
 from cotext.files.table import recognise
 from cotext.files.wmt import FORMAT, Wmt
 from cotext.runtime.errors import CotextError

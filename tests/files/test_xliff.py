@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from cotext.files.bilingual import Job
-from cotext.files.blocks import Block, Close, Copied, Open, Point
+from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.table import recognise
 from cotext.files.xliff import FORMAT, Xliff
 from cotext.runtime.errors import CotextError

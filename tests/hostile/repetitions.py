@@ -18,34 +18,30 @@ import test_epub
 import test_odt
 import test_po
 import test_pptx
-import test_xlsx
 
-from cotext.data.detokenise import Detokeniser
-from cotext.data.formats.foreign import markup_kind, subtitle_kind
-from cotext.data.formats.marked_lines import BOUNDARY_MARK, EOS_MARK
+from cotext.data.convert import Detokeniser
+from cotext.data.formats.line_formats import BOUNDARY_MARK, EOS_MARK
+from cotext.data.formats.streams import markup_kind, subtitle_kind
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
-from cotext.files.bilingual import BilingualFormat, Job
-from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block, OpenedFile
-from cotext.files.final_stop import without_added_stop
-from cotext.files.formats_of_programs import PLACEHOLDERS
-from cotext.files.icu import message_of
-from cotext.files.placeholders import placeholder_spans, with_placeholders
+from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
+from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
+from cotext.files.po import PLACEHOLDERS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
-from cotext.files.wrapping import spread, wrapped
+from cotext.files.text import spread, wrapped
+from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
-from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
-from cotext.translation.terms.terms import Glossary, TermGuide, names_of
+from cotext.serving.translation import detect, formatted_as
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import TermGuide, names_of
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at
@@ -154,7 +150,6 @@ _XLIFF = (
     'target-language="de" datatype="plaintext"><body><trans-unit id="1"><source>{}</source></trans-unit></body>'
     "</file></xliff>"
 )
-_TMX = '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv></tu></body></tmx>'
 
 
 def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
@@ -168,9 +163,9 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
 
         found[what] = made
 
-    for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"), ("yaml", "a.yml"),
-                       ("json", "a.json"), ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
-                       ("xliff", "a.xlf"), ("tmx", "a.tmx"), ("wmt", "a.jsonl")):  # fmt: skip
+    for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"),
+                       ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
+                       ("xliff", "a.xlf"), ("wmt", "a.jsonl")):  # fmt: skip
         add(f"{what}, nothing else", name, lambda text: text)
     add("html, in a paragraph", "a.html", lambda text: f"<!DOCTYPE html><p>x {text}</p>")
     add("html, as text", "a.html", lambda text: f"<!DOCTYPE html><p>x {escape(text)}</p>")
@@ -182,31 +177,14 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
     add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
-    add("xlsx", "a.xlsx", lambda text: test_xlsx.workbook([f"<t>{_xml(text)}</t>"], test_xlsx.cell("A1", 0)))
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
     add("vtt, in a cue", "a.vtt", lambda text: f"WEBVTT\n\n00:01.000 --> 00:02.000\nx {text}\n\n")
     add("ass, in a cue", "a.ass", _ASS.replace("{}", "x %s").__mod__)
     add("xliff, in a unit", "a.xlf", lambda text: _XLIFF.format(f"x {text}"))
     add("xliff, as text", "a.xlf", lambda text: _XLIFF.format(f"x {_xml(text)}"))
-    add("tmx, in a unit", "a.tmx", lambda text: _TMX.format(f"x {text}"))
-    add("tmx, as text", "a.tmx", lambda text: _TMX.format(f"x {_xml(text)}"))
     add("po, in a message", "a.po", _po)
     add("po, in a line", "a.po", lambda text: f'{test_po.HEADER}msgid "{text}"\nmsgstr ""\n')
-    add("json, in a value", "a.json", lambda text: json.dumps({"key": f"x {text}"}))
-    add(
-        "json, in a message",
-        "a.json",
-        lambda text: json.dumps({"key": f"{{n, plural, one {{{text}}} other {{x}}}}"}),
-    )
-    add("json, unquoted", "a.json", lambda text: f'{{"key": {text}')
-    add("yaml, in a value", "a.yml", lambda text: f"en:\n  key: {json.dumps(text)}\n")
-    add("yaml, in a plain value", "a.yml", lambda text: f"en:\n  key: x {text}\n")
-    add(
-        "yaml, in a block",
-        "a.yml",
-        lambda text: "en:\n  key: |\n" + "".join(f"    x{line}\n" for line in text.split("\n")),
-    )
     add("markdown, in a list", "a.md", lambda text: f"* x {text}\n")
     add("markdown, in a table", "a.md", lambda text: f"| x | y |\n|---|---|\n| {text} | z |\n")
     add("markdown, in a heading", "a.md", lambda text: f"# x {text}\n")
@@ -231,9 +209,7 @@ def _page(text: str) -> str:
 FILES = _files()
 # Files in which a sentence is no text, or the whole of it is damaged.
 NO_TEXT = frozenset(
-    what
-    for what in FILES
-    if what.endswith(("nothing else", "in a comment", "in a script", "unquoted", "front matter"))
+    what for what in FILES if what.endswith(("nothing else", "in a comment", "in a script", "front matter"))
 )
 
 
@@ -349,7 +325,6 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["placeholders"] = placeholder_spans
     for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))
-    found["messages of ICU"] = _message
     found["catalogue strings"] = partial(_string, Markers(None, "&_~"))
     found["elements placed in a translation"] = _projected
     found["added stops"] = lambda text: (
@@ -395,13 +370,6 @@ def _projected(text: str) -> None:
 def _string(markers: Markers, text: str) -> None:
     string = CatalogueString(text, markers)
     string.written([each.pieces for each in string.paragraphs])
-
-
-def _message(text: str) -> None:
-    for whole in (text, f"{{n, plural, one {{{text}}} other {{x}}}}", f"{{n, plural,{text}"):
-        message = message_of(whole, Markers(None))
-        if message is not None:
-            message.written([each.pieces for each in message.paragraphs])
 
 
 TEXTS = _texts()

@@ -8,8 +8,8 @@ import pytest
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
 from cotext.serving.errors import RequestError
-from cotext.serving.formatting import formatted_as
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
+from cotext.serving.translation import formatted_as
 
 XML, HTML = TagHandling("xml"), TagHandling("html")
 PLACEHOLDERS = TagHandling("xml", ignored=frozenset({"x"}))

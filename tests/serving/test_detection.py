@@ -2,8 +2,8 @@
 
 import pytest
 
-from cotext.serving import detection
-from cotext.serving.detection import Detected, detect
+from cotext.serving import translation
+from cotext.serving.translation import Detected, detect
 
 ENGLISH, GERMAN = "The cat sees a dog.", "Der Hund sieht die Katze."
 
@@ -13,7 +13,7 @@ def without_identifier(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise ImportError
 
-    monkeypatch.setattr(detection, "language_identifier", missing)
+    monkeypatch.setattr(translation, "language_identifier", missing)
 
 
 def test_the_likeliest_of_the_languages_asked_for() -> None:

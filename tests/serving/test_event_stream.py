@@ -10,7 +10,7 @@ from loopback import events
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
 from cotext.serving.record import RequestRecord, begin
-from cotext.serving.sharing.work import CancelledError
+from cotext.serving.sharing.turns import CancelledError
 
 Send = Callable[[Any], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving import application as assembled
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.keys import add_key, revoke_key
-from cotext.serving.logs import LOGGER, JsonLines
+from cotext.serving.record import LOGGER, JsonLines
 from cotext.serving.requests import client_of, fields
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings

@@ -7,10 +7,9 @@ import pytest
 
 from cotext.data.languages import Languages
 from cotext.serving import glossary_store
-from cotext.serving.database import Database
+from cotext.serving.database import Database, UsageStore
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
-from cotext.serving.usage_store import UsageStore
 
 EN_DE, DE_EN = Languages("en", "de"), Languages("de", "en")
 

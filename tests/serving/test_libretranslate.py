@@ -234,7 +234,7 @@ def test_a_file_is_there_when_its_address_is_told(
 
 
 def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotext.serving.libretranslate.files.WAITING_SHARE", 0.0)
+    monkeypatch.setattr("cotext.serving.libretranslate.WAITING_SHARE", 0.0)
     status, known = JobStatus("x", "translating", "window", "letter.de.html", 10, 4), Jobs.status
     monkeypatch.setattr(Jobs, "status", lambda *a, **n: status)
     address = urlsplit(send_file(client, source="auto", target="de").json()["translatedFileUrl"]).path

@@ -18,7 +18,7 @@ from loopback import events, served
 from lxml import etree
 from tiny_server import tiny_application
 
-from cotext.data.formats.tmx import pairs
+from cotext.data.formats.xml_formats import pairs
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.integrity import sealed

@@ -14,8 +14,8 @@ from loopback import listening
 from waiting import SECONDS, TEXT, Sender, until
 
 from cotext.runtime.errors import CotextError
+from cotext.serving import file_routes
 from cotext.serving import server as serving_server
-from cotext.serving import uploads as uploads_module
 from cotext.serving.jobs import workers
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
@@ -157,7 +157,7 @@ def test_files_before_their_keys_have_space_of_their_own(
 def monkeypatched_pieces() -> Iterator[None]:
     """Files are counted and written in small pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uploads_module, "WRITTEN_BYTES", 1024)
+        patch.setattr(file_routes, "WRITTEN_BYTES", 1024)
         yield
 
 

@@ -20,7 +20,7 @@ from test_deepl_specification import SPECIFICATION
 from tiny_server import tiny_application
 
 from cotext.serving.application import DIALECTS
-from cotext.serving.dialects import Dialects
+from cotext.serving.errors import Dialects
 from cotext.serving.systems import Systems
 
 SURFACE = Path(__file__).with_name("surface.yaml")

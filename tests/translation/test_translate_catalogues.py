@@ -34,12 +34,11 @@ JOB = """<xliff version="1.2"><file source-language="en" original="a"><body>
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "m.po").write_text(CATALOGUE)
     (tmp_path / "job.xlf").write_text(JOB)
-    (tmp_path / "strings.json").write_text('{"a": {"b": "the cat"}, "n": 3}\n')
     return tmp_path
 
 
 def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path) -> None:
-    files = [folder / name for name in ("m.po", "job.xlf", "strings.json")]
+    files = [folder / name for name in ("m.po", "job.xlf")]
     told = succeed("translate", world.run, *files, "--out-dir", folder / "out").err
     assert "1 translated entries stay" in told
     po = {entry.msgid: entry for entry in polib.pofile(str(folder / "out" / "m.po"))}
@@ -50,7 +49,6 @@ def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path
     targets = list(root.iter("target"))
     assert [target.get("state") for target in targets] == ["needs-review-translation", "final"]
     assert [child.get("id") for child in targets[0]] == ["1"]
-    assert (folder / "out" / "strings.json").read_text().endswith('"}, "n": 3}\n')
 
 
 def test_entries_that_are_asked_for(world: World, folder: Path) -> None:

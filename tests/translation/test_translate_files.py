@@ -19,6 +19,7 @@ from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
 from cotext.files.translate_blocks import translate_blocks
 from cotext.files.translate_files import format_of
+from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
 
@@ -159,7 +160,6 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["talk.srt", "--out", "x.vtt"], "is written is subtitles; let --out end in .srt"),
         (["corpus.en", "--out", "x.PO"], "and what is written is text; let --out end in .en"),
         (["corpus.en", "--out", "x.parquet"], "and what is written is text"),
-        (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],
@@ -177,7 +177,6 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("bad.txt").write_bytes(b"the \xff. It was.\n")
     Path("bad.md").write_bytes(b"the \0\n")
     Path("lines.docx").write_text("the dog\nthe cat\n")
-    Path("prose.json").write_text(NOTES)
     Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nthe dog\n")
     Path("table.po").write_text("a\tthe dog\na\tthe cat\n")
     Path("big.txt").touch()
@@ -389,12 +388,22 @@ def test_a_text_comes_back(text: str) -> None:
     assert file.written(file.contents.documents) == text.encode()
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.yaml", "a.md", "a.text", "a.en", "a"])
+@pytest.mark.parametrize("name", ["a.html", "a.md", "a.text", "a.en", "a"])
 def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("the dog\nthe cat\n")
     found = format_of(tmp_path / name)
-    of_name = {"a.html": "html", "a.yaml": "yaml", "a.md": "markdown"}.get(name, "text")
+    of_name = {"a.html": "html", "a.md": "markdown"}.get(name, "text")
     assert (found if isinstance(found, str) else found.name) == of_name
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("en.json", '{\n  "a": "the dog"\n}\n'), ("en.arb", '["the dog"]\n'), ("en.yml", "en:\n  a: the dog\n")],
+)
+def test_catalogues_of_strings_are_refused(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CotextError, match=r"not a supported format: it looks like (JSON|YAML)"):
+        format_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("content", ['{"sentences": ["a", "b"]}\n', "<d>\nthe dog\n</d>\n"])

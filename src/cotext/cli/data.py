@@ -1,4 +1,4 @@
-"""Commands that make data: `prepare`, `append`, `prepare-controlled` and `distill`."""
+"""Commands that make data: `prepare`, `prepare-controlled` and `distill`."""
 
 from dataclasses import asdict
 from functools import partial
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cotext.cli.options import Json, as_json, counted, do_shard, telling_how_to_skip
-from cotext.data.requests import AppendRequest, ControlledRequest, PreparationRequest
+from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.training.requests import DistillRequest
 
 if TYPE_CHECKING:
@@ -23,16 +23,6 @@ def prepare(request: PreparationRequest, json: Json = False) -> None:
 
     with stages() as progress, telling_how_to_skip():
         report = prepare_corpus(request, progress)
-    _tell_prepared(request.out, report, json)
-
-
-def append(request: AppendRequest, json: Json = False) -> None:
-    """Add documents to the training corpus of a data folder, with its tokenizer."""
-    from cotext.data.append import append as append_corpus
-    from cotext.runtime.progress import stages
-
-    with stages() as progress, telling_how_to_skip():
-        report = append_corpus(request, progress)
     _tell_prepared(request.out, report, json)
 
 

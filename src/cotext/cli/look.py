@@ -19,7 +19,7 @@ from cotext.data.requests import (
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.data.detokenise import Detokenisers
+    from cotext.data.convert import Detokenisers
 
 
 def systems(json: Json = False) -> None:
@@ -96,8 +96,7 @@ def convert_suite(request: SuiteConversionRequest) -> None:
     """Convert a contrastive suite, as published, to the format of Cotext."""
     from cotext.data.contrastive_suites import write_suite
     from cotext.data.formats.streams import same_file
-    from cotext.data.subtitle_folders import SubtitleContext
-    from cotext.data.suite_files import read_suite
+    from cotext.data.suite_files import SubtitleContext, read_suite
 
     source, out, context = request.source, request.out, request.context
     if same_file(source, out):
@@ -114,7 +113,7 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 
 def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
     """Those of the languages that are given by options, else of those found; there is one of each side."""
-    from cotext.data.detokenise import Detokenisers
+    from cotext.data.convert import Detokenisers
     from cotext.data.languages import CODES, Languages, language_code, primary_language
 
     options, given = (

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from cotext.cli.analysis import attention, context, cxmi, probe, speed, windows
 from cotext.cli.contrastive import contrastive
-from cotext.cli.data import append, distill, prepare, prepare_controlled
+from cotext.cli.data import distill, prepare, prepare_controlled
 from cotext.cli.evaluate import (
     compare,
     compare_decisions,
@@ -104,7 +104,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
         "prepare": prepare,
-        "append": append,
         "prepare-controlled": prepare_controlled,
         "train": train,
         "average": average,

@@ -20,7 +20,7 @@ def serve(request: ServeRequest) -> None:
 
     require_packages()
     from cotext.serving.application import application
-    from cotext.serving.logs import log_to_standard_error
+    from cotext.serving.record import log_to_standard_error
     from cotext.serving.server import address_of, listening_socket, serve_until_stopped
     from cotext.serving.service import Service
     from cotext.serving.systems import open_systems

@@ -83,11 +83,6 @@ class TrainConfig(Closed):
     order: Literal["shuffled", "documents"] = "shuffled"
     """What shares a batch. `shuffled`: random instances of similar length. `documents`: consecutive instances
     of a document."""
-    weight_by: str = ""
-    """File with a weight in the loss for every training sentence, as current sentence or as context; weights
-    are divided by their mean. Empty: all sentences count the same."""
-    weights_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
-    """SHA-256 of that file; filled in by `train`."""
     context: Literal["own", "foreign"] = "own"
     """Context sentences in training: the document's `own`, or `foreign` ones from another document, as a
     control experiment."""

@@ -143,7 +143,6 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     targets: object | None = None  # what a loss has made ahead of its labels
-    weights: Tensor | None = None  # [B, N], of the labels of every sentence; None: all count alike
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -153,10 +152,6 @@ class Batch:
     def labels(self) -> "Labels":
         """The labels of all rows, without padding."""
         return Labels.of(self)
-
-    def weights_of(self, sentence: Tensor) -> Tensor | None:
-        """The weights of tokens of which `sentence` [B, T] tells the sentences; anything on padding."""
-        return None if self.weights is None else self.weights.gather(1, sentence.clamp(min=0))
 
     @property
     def is_label(self) -> Tensor:
@@ -174,7 +169,7 @@ class Labels:
     """The labels of a batch, one row after the other: N of them.
 
     `index` counts over all rows, padding included; `current` and `context` say which of the N belong to
-    current sentences of their rows, and which do not. `weight` is None where all count alike.
+    current sentences of their rows, and which do not.
     """
 
     index: Tensor  # [N]
@@ -182,7 +177,6 @@ class Labels:
     is_current: Tensor  # [N]
     current: Tensor  # [C]
     context: Tensor  # [N - C]
-    weight: Tensor | None = None  # [N]
 
     @staticmethod
     def of(batch: Batch) -> "Labels":
@@ -190,9 +184,7 @@ class Labels:
         index = batch.is_label.flatten().nonzero()[:, 0]
         is_current = batch.is_current.flatten()[index]
         current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))
-        weights = batch.weights_of(batch.label_sentence)
-        weight = None if weights is None else weights.flatten()[index]
-        return Labels(index, batch.target_label.flatten()[index], is_current, current, context, weight)
+        return Labels(index, batch.target_label.flatten()[index], is_current, current, context)
 
     @property
     def count(self) -> int:
@@ -236,15 +228,13 @@ def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int)
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold its sentences, `weights` those of the target's labels, where they are weighted.
-    Lengths count their tokens and the symbols that set them apart.
+    `source` and `target` hold its sentences. Lengths count their tokens and the symbols that set them apart.
     """
 
     document: int
     window: Window
     source: Sequence[Tokens]
     target: Sequence[Tokens]
-    weights: Sequence[float] | None = None
 
     @property
     def current(self) -> tuple[int, int]:

@@ -1,32 +1,29 @@
 """Splits of a corpus in preparation: checks, sentences for the tokenizer, encoding into token stores."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import SIDES, ChunkEncoder, EncodedChunk, location_of
+from cotext.data.encoding import SIDES, ChunkEncoder, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, is_regular
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, languages_of_names, primary_language
-from cotext.data.selection import Selection
+from cotext.data.selection import Selection, render
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.store_file import Flat
-from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.data.store import StoreWriter
+from cotext.data.tokenizer import Tokenizer, TokenizerSettings, chosen_languages, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.workers import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
-CHUNK_DOCUMENTS: Final = 256  # of a store
 CHUNKS_ALONE: Final = 8  # for fewer, worker processes take longer to start than to work
 PROGRESS_DOCUMENTS: Final = 1000
 
@@ -108,9 +105,8 @@ def encode_corpus(
     wanted: frozenset[int],
     workers: int,
     on_documents: OnDocuments,
-    after: TokenStore | None = None,
 ) -> Encoded:
-    """Write the token store of a corpus into a folder, behind the documents of `after`.
+    """Write the token store of a corpus into a folder.
 
     `tokenizer` is its folder, `wanted` the hashes of held-out sentences that are looked for. With any number
     of `workers`, processes that encode, the store is the same.
@@ -123,10 +119,7 @@ def encode_corpus(
     stage = f"encoding {corpus.split}"
     on_documents(stage, 0)
     make = partial(ChunkEncoder.opened, tokenizer, wanted, corpus.files)
-    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint, after) as writer:
-        if after is not None:
-            for chunk in _stored_chunks(after):
-                collector.add(chunk)
+    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint) as writer:
         for chunk in in_order(make, chunks_of(corpus.read()), workers, CHUNKS_ALONE):
             for name, source, target in chunk.documents():
                 writer.add_flat(name, source, target)
@@ -134,17 +127,6 @@ def encode_corpus(
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
     return Encoded(collector.statistics(), found)
-
-
-def _stored_chunks(store: TokenStore) -> Iterator[EncodedChunk]:
-    """The documents of a store."""
-    for _, documents in groupby(store, lambda document: document.index // CHUNK_DOCUMENTS):
-        chunk = list(documents)
-        sides = (
-            Flat.joined([s for d in chunk for s in d.source]),
-            Flat.joined([t for d in chunk for t in d.target]),
-        )
-        yield EncodedChunk.of([d.id for d in chunk], [len(d.source) for d in chunk], *sides)
 
 
 def pieces_seen(
@@ -185,3 +167,61 @@ def input_checksums(corpora: Sequence[CorpusSplit], format: str | None) -> dict[
             if each is not None and str(each) not in checksums:
                 checksums[str(each)] = checksum(each)
     return checksums
+
+
+# --- Notes of `cotext prepare`: what of a tokenizer and of a corpus is not as asked for.
+
+MOSES_BPE: Final = "moses-bpe"  # which has the papers' number of merges
+LONG_DOCUMENT: Final = 100  # sentences; a corpus of fewer may be one document
+
+
+def tokenizer_notes(
+    chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int, texts: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Notes on the tokenizer of prepared data: of what it learned, where it is another than was asked for.
+
+    `sentences`: those of the text that it could learn from; `texts`: its files, where it is not the corpus.
+    """
+    if not isinstance(chosen, TokenizerSettings):
+        languages = chosen_languages(tokenizer)
+        told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        kept = (
+            f", {tokenizer.pieces:,} of {chosen.pieces:,} pieces" if tokenizer.pieces < chosen.pieces else ""
+        )
+        return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
+    notes: tuple[str, ...] = ()
+    if texts:
+        notes += (f"the tokenizer was trained on {', '.join(texts)} (--tokenizer-text)",)
+    if chosen.sample_sentences is not None and chosen.sample_sentences < sentences:
+        notes += (
+            f"the tokenizer was trained on {chosen.sample_sentences:,} of {sentences:,} sentences, drawn "
+            f"from the whole {'text' if texts else 'corpus'} (--tokenizer-sample)",
+        )
+    if chosen.vocabulary is None and chosen.kind != MOSES_BPE:
+        notes += (
+            f"the vocabulary has {tokenizer.pieces:,} pieces, by the size of the corpus ({sentences:,} "
+            "sentences in both languages together) and what its text supports; --vocabulary N sets it",
+        )
+    return notes
+
+
+def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Notes on splits that are one long document, as a translation memory without names of documents is."""
+    return tuple(
+        f"note: {split} is one document of {found['sentences']:,} sentences: nothing says where documents "
+        "end, so that sentences of unrelated texts may become context of each other. Put an empty line "
+        'between documents, in TMX a <prop type="x-document"> into every <tu>; or train on single sentences'
+        for split, found in statistics.items()
+        if found["documents"] == 1 and found["sentences"] >= LONG_DOCUMENT
+    )
+
+
+def selection_notes(corpus: CorpusSplit) -> list[str]:
+    """Notes on the documents and sentences left out of a corpus."""
+    if corpus.selection is None:
+        return []
+
+    def location(side: int, sentence: str) -> str:
+        return location_of(corpus.files, side, sentence).removesuffix(": ") or repr(sentence[:40])
+
+    return render(corpus.split, corpus.selection, location)

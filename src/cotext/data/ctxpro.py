@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.data.contrastive_suites import kind_of, number_of, sentence_of, sharing, text_of
 from cotext.data.formats.streams import COMPRESSIONS, beginning, is_regular, numbered_lines, read_whole
 from cotext.data.languages import CODES, Languages
-from cotext.data.suite_fields import kind_of, number_of, sentence_of, sharing, text_of
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 

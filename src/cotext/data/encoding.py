@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats.streams import numbered_lines
 from cotext.data.overlap import found_in
-from cotext.data.store_file import Flat
+from cotext.data.store import Flat
 from cotext.data.tokenizer import Side, Tokenizer, load_tokenizer
 from cotext.runtime.errors import CotextError
 
@@ -24,7 +24,7 @@ class EncodedChunk:
     """Consecutive documents as ids.
 
     `sizes`: sentences of each. `digests`: 16 bytes for each pair with a token, equal where the tokens are.
-    `found`: hashes of `cotext.data.overlap` that were asked for.
+    `found`: hashes of `cotext.data.encoding` that were asked for.
     """
 
     names: tuple[str, ...]

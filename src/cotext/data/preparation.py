@@ -38,16 +38,15 @@ class Preparation:
         self._job: dict[str, Any] = {}
         self._stages: dict[str, Any] = {}
 
-    def begin(self, job: dict[str, Any], replacing: bool = False) -> dict[str, Any]:
+    def begin(self, job: dict[str, Any]) -> dict[str, Any]:
         """Go on with what is there of a job, or begin it; returns the report, if all is done already.
 
-        `job` holds, under the keys of the report, all that decides the content of the folder. `replacing`:
-        what stands in its place is what the job begins with.
+        `job` holds, under the keys of the report, all that decides the content of the folder.
 
         Raises:
             CotextError: there is something else, and it may not be overwritten.
         """
-        if _occupied(self.out) and not self._overwrite and not replacing:
+        if _occupied(self.out) and not self._overwrite:
             report = read_report(self.out)
             if not _describes(report, job):
                 raise CotextError(

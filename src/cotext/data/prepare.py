@@ -11,7 +11,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cotext.data.cleaning import parse_rules
 from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.controlled import (
     VERSION,
@@ -24,22 +23,23 @@ from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
     corpus_of_files,
+    document_notes,
     encode_corpus,
     input_checksums,
     languages_of_files,
+    selection_notes,
+    tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_notes import document_notes, selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
-from cotext.data.prepared_shortlist import build_shortlist
-from cotext.data.prepared_tokenizer import build_tokenizer, taken_tokenizer, text_checksums
+from cotext.data.prepared_tokenizer import build_shortlist, build_tokenizer, taken_tokenizer, text_checksums
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.data.selection import Selection
+from cotext.data.selection import Selection, parse_rules
 from cotext.data.splitting import Splitter
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (

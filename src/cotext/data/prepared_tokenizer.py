@@ -1,7 +1,9 @@
 """The tokenizer of prepared data: trained on the corpus or on other text, or that of other data, trimmed."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from cotext.data.corpora import PROGRESS_DOCUMENTS, CorpusSplit, OnDocuments, checked_documents, pieces_seen
 from cotext.data.formats import detect_format
@@ -11,6 +13,9 @@ from cotext.data.formats.streams import numbered_lines
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
+from cotext.data.prepared import TRAIN
+from cotext.data.shortlist import SHORTLIST, coverages, learned_shortlist
+from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
@@ -127,3 +132,23 @@ def build_tokenizer(
             pass
     tokenizer.save(work.folder / "tokenizer")
     work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
+
+
+# --- The shortlist table of a folder that is being prepared: `cotext prepare --shortlist`.
+
+
+def build_shortlist(work: Preparation, on_documents: OnDocuments) -> dict[str, Any]:
+    """Make the table of the training corpus, which is encoded, unless that is done; gives what lists lose.
+
+    By how many candidates of a source token they have; `Coverage` as in JSON.
+    """
+    noted = work.done("shortlist")
+    if noted is None:
+        on_documents("making the shortlist", 0)
+        tokenizer = load_tokenizer(work.folder / "tokenizer")
+        made = learned_shortlist(TokenStore(work.folder / TRAIN), tokenizer)
+        made.save(work.folder / SHORTLIST)
+        found = coverages(made, TokenStore(work.folder / "dev.arrow"), tokenizer)
+        noted = {str(count): asdict(each) for count, each in found.items()}
+        work.note("shortlist", [work.folder / SHORTLIST], noted)
+    return dict(noted)

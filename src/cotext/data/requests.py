@@ -1,4 +1,4 @@
-"""Requests that make prepared data: `prepare`, `append` and `prepare-controlled`."""
+"""Requests that make prepared data: `prepare` and `prepare-controlled`."""
 
 import re
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class SentenceSplitting(Request):
 
     def splitting(self) -> "Splitting":
         """How text is split; raises CotextError for a file that holds no abbreviations."""
-        from cotext.data.abbreviations import read_abbreviations
+        from cotext.data.sentence_ends import read_abbreviations
         from cotext.data.splitting import BY_RULES, Splitting
 
         read = frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
@@ -102,15 +102,6 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     def processes(self) -> int:
         """The number of processes that encode text; it does not change the result."""
         return self.workers or usable_cores()
-
-
-class AppendRequest(TrainingCorpus):
-    """Documents to add to the training corpus of the prepared folder `out`; see "
-    "`cotext.data.append.append`."""
-
-    def check(self) -> None:
-        """Raise CotextError where it is said how to split and nothing is split."""
-        self.require_split(self.split, "add --split")
 
 
 class PreparationRequest(TrainingCorpus):

@@ -21,8 +21,7 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.batching import pack, pack_apart
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack, pack_apart
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
@@ -63,7 +62,6 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
             window=window,
             source=[document.source[j] for j in window.source],
             target=[document.target[j] for j in window.target],
-            weights=None if document.weights is None else [document.weights[j] for j in window.target],
         )
 
 
@@ -290,10 +288,6 @@ def in_context_of(
     source = [*other.source[begin:middle], *instance.source[own:stop], *other.source[middle:end]]
     current = instance.target[own - offset : stop - offset]
     target = [*other.target[begin:middle], *current, *other.target[middle:end]]
-    weights = instance.weights
-    if weights is not None and other.weights is not None:
-        own_weights = weights[own - offset : stop - offset]
-        weights = [*other.weights[begin:middle], *own_weights, *other.weights[middle:end]]
     cut = view.split([len(s) for s in source], [len(t) for t in target])[before]
     first = window.current.start - before
     parts = [range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current)]
@@ -302,7 +296,6 @@ def in_context_of(
         window=Window(parts[0], parts[1], parts[2], window.shed + cut.shed),
         source=source[cut.source.start : cut.source.stop],
         target=target[cut.target.start : cut.target.stop],
-        weights=None if weights is None else weights[cut.target.start : cut.target.stop],
     )
 
 

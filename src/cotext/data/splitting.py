@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final
@@ -63,29 +62,6 @@ class SegmentAnyText:
         return [end for end in ends if 0 < end < len(text)]
 
 
-def sentences(
-    text: str,
-    language: str,
-    *,
-    newlines: bool = False,
-    abbreviations: frozenset[str] = frozenset(),
-    by: str = BY_RULES,
-) -> list[tuple[int, int]]:
-    """The sentences of a text, as spans (start, stop) of its characters, in order and apart.
-
-    What lies between two spans, before the first and behind the last is white space, and no span begins or
-    ends with any: spans and gaps put together are the text. A line break ends a sentence with `newlines`
-    alone, else it is white space as any other. A text of white space alone has no sentence. `language`: its
-    code, empty where it is not known; `abbreviations` and `by`: see `Splitter`.
-    """
-    return _splitter(language, abbreviations, by).spans(text, newlines)
-
-
-@cache
-def _splitter(language: str, abbreviations: frozenset[str], by: str) -> "Splitter":
-    return Splitter(language, abbreviations, by)
-
-
 class Splitter:
     """Cuts texts of one language into sentences; `name` says by what, for reports and resumption.
 
@@ -120,15 +96,13 @@ class Splitter:
         """The sentences of a text, without the white space between them; none of white space alone."""
         return [text[start:stop] for start, stop in self.spans(text)]
 
-    def spans(self, text: str, newlines: bool = False) -> list[tuple[int, int]]:
-        """As `sentences`, the function of this module, gives them."""
-        if not newlines:
-            return _without_space(text, [0, *self._by.ends(text), len(text)])
-        spans, start = [], 0
-        for line in text.split("\n"):
-            spans += [(start + low, start + high) for low, high in self.spans(line)]
-            start += len(line) + 1
-        return spans
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The sentences of a text, as spans (start, stop) of its characters, in order and apart.
+
+        What lies between two spans, before the first and behind the last is white space, and no span begins
+        or ends with any. A line break is white space as any other. White space alone has no sentence.
+        """
+        return _without_space(text, [0, *self._by.ends(text), len(text)])
 
 
 def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:

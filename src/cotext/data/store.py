@@ -4,28 +4,361 @@ Whoever reads sees documents, numbered through all files: see `store_file.py` fo
 `store_manifest.py` for the folder.
 """
 
+import json
 import os
+import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate, chain
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Annotated, Any, Final, Self
 
-from cotext.data.store_file import FileWriter, Flat, StoreFile, Tokens, Totals, damaged
-from cotext.data.store_manifest import (
-    Shard,
-    ends_of,
-    read_manifest,
-    require_shard,
-    shard_name,
-    write_manifest,
-)
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cotext.data.prepared import MANIFEST
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import link_or_copy, remove
+from cotext.runtime.files import checksum, remove, replacing
+from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.reading import parse_json, read_text
+
+# --- One file of a token store: Arrow IPC, one row per document, read through a memory map.
+#
+# The columns are the document id and, for each side, the tokens of all sentences end to end and, in another
+# column, the length of each. Rows lie in record batches of bounded size; a last batch without rows carries
+# the totals and the row at which each batch ends, since both are known only after writing.
+
+FORMAT_VERSION = 1
+MAX_BATCH_DOCUMENTS = 256
+MAX_BATCH_TOKENS = 1_000_000
+OPEN_BATCHES = 64
+
+_COLUMNS = ("id", "source_tokens", "source_lengths", "target_tokens", "target_lengths")
+
+Tokens = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals of documents in a store; the two sides have equally many sentences."""
+
+    documents: int = 0
+    sentences: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            self.documents + other.documents,
+            self.sentences + other.sentences,
+            self.source_tokens + other.source_tokens,
+            self.target_tokens + other.target_tokens,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of both sides."""
+        return self.source_tokens + self.target_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """The piece ids of the sentences of a text, end to end, and the length of each."""
+
+    tokens: Tokens
+    lengths: Tokens
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "Flat":
+        """Sentences of ids, laid end to end."""
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        return cls(np.fromiter(chain.from_iterable(sentences), np.int32, int(lengths.sum())), lengths)
+
+
+class FileWriter:
+    """Writes one file of a store in bounded memory; `close` makes it whole."""
+
+    def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
+        list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
+        types = (pa.string(), list_type, list_type, list_type, list_type)
+        fields = [pa.field(name, kind, nullable=False) for name, kind in zip(_COLUMNS, types, strict=True)]
+        metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
+        self._schema = pa.schema(fields, metadata=metadata)
+        self._writer = pa.ipc.new_file(str(path), self._schema)
+        self._rows: list[tuple[str, Tokens, Tokens, Tokens, Tokens]] = []
+        self._pending_tokens = 0
+        self._ends: list[int] = []
+        self.path = path
+        self.totals = Totals()
+
+    def add(self, document_id: str, source: Flat, target: Flat) -> None:
+        """Append a document."""
+        self._rows.append((document_id, source.tokens, source.lengths, target.tokens, target.lengths))
+        added = Totals(1, len(source.lengths), len(source.tokens), len(target.tokens))
+        self.totals += added
+        self._pending_tokens += added.tokens
+        if len(self._rows) >= MAX_BATCH_DOCUMENTS or self._pending_tokens >= MAX_BATCH_TOKENS:
+            self._write_batch()
+
+    def close(self) -> None:
+        """Write what is pending, the totals and the end."""
+        self._write_batch()
+        closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
+        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+        self._writer.write_batch(empty, custom_metadata=closing)
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is, which nobody will read."""
+        self._writer.close()
+
+    def _write_batch(self) -> None:
+        if not self._rows:
+            return
+        ids, *lists = zip(*self._rows, strict=True)
+        columns = [pa.array(ids, pa.string()), *(_list_array(arrays) for arrays in lists)]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+        self._ends.append(self.totals.documents)
+        self._rows.clear()
+        self._pending_tokens = 0
+
+
+class StoreFile:
+    """Random access to the documents of one file, without reading it into memory."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file; raises CotextError when it is absent, damaged, no store, or of another version."""
+        self.path = path
+        if path.exists() and not path.is_file():
+            raise CotextError(f"{path}: can't be read: no regular file")
+        try:
+            self._map = pa.memory_map(str(path), "r")
+            self._reader = pa.ipc.open_file(self._map)
+            metadata = self._reader.schema.metadata or {}
+        except OSError as error:
+            raise CotextError(f"{path}: can't be read: {error}") from error
+        except pa.ArrowException as error:
+            raise CotextError(f"{path}: not a token store, or cut off; prepare the corpus again") from error
+        version = metadata.get(b"cotext_store", b"").decode(errors="replace")
+        if version != str(FORMAT_VERSION):
+            found = (
+                f"a token store of format {version}" if version else "an Arrow file, but not a token store"
+            )
+            raise CotextError(
+                f"{path}: {found}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
+            )
+        try:
+            self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()
+            last = self._reader.num_record_batches - 1
+            closing = self._reader.get_batch_with_custom_metadata(last)[1]
+            self.totals = Totals(**parse_json(closing[b"totals"].decode(), "its totals"))
+            self._ends: list[int] = parse_json(closing[b"ends"].decode(), "its batches")
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, CotextError) as error:
+            raise damaged(path) from error
+        if not self._is_consistent(last):
+            raise damaged(path)
+        self._batches: OrderedDict[int, _Batch] = OrderedDict()
+
+    def document(self, index: int) -> tuple[str, list[Tokens], list[Tokens]]:
+        """The id of a document and, for each side, its sentences, read-only views of the file."""
+        batch, row = self._locate(index)
+        try:
+            return batch.ids[row].as_py(), batch.source.row(row), batch.target.row(row)
+        except (ValueError, pa.ArrowException) as error:
+            raise damaged(self.path) from error
+
+    def lengths(self, index: int) -> tuple[Tokens, Tokens]:
+        """The tokens per source and per target sentence, without touching the tokens."""
+        batch, row = self._locate(index)
+        return batch.source.lengths.row(row), batch.target.lengths.row(row)
+
+    def id(self, index: int) -> str:
+        """The id of a document, without touching its tokens."""
+        batch, row = self._locate(index)
+        name: str = batch.ids[row].as_py()
+        return name
+
+    def _locate(self, index: int) -> tuple["_Batch", int]:
+        number = bisect_right(self._ends, index)
+        first_row = self._ends[number - 1] if number else 0
+        if number in self._batches:
+            self._batches.move_to_end(number)
+        else:
+            try:
+                batch = self._reader.get_batch(number)
+                batch.validate(full=True)  # offsets within bounds: the views below trust them
+                self._batches[number] = _Batch(batch)
+            except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
+                raise damaged(self.path) from error
+            if len(self._batches) > OPEN_BATCHES:
+                self._batches.popitem(last=False)
+        return self._batches[number], index - first_row
+
+    def _is_consistent(self, batches: int) -> bool:
+        """Whether a file of this size can hold the totals, and the batches add up to them."""
+        largest = self._map.size()
+        totals = list(asdict(self.totals).values())
+        if not isinstance(self._ends, list) or len(self._ends) != batches:
+            return False
+        numbers = [*totals, *self._ends]
+        if not all(type(number) is int and 0 <= number <= largest for number in numbers):
+            return False
+        return self._ends == sorted(self._ends) and [0, *self._ends][-1] == self.totals.documents
+
+
+def damaged(path: Path) -> CotextError:
+    """The error of a store that is not as it was written."""
+    return CotextError(f"{path}: the token store is damaged; prepare the corpus again")
+
+
+class _Lists:
+    """A list column as numpy views."""
+
+    def __init__(self, column: Any) -> None:
+        self.offsets: Tokens = column.offsets.to_numpy()
+        self.values: Tokens = column.values.to_numpy()
+
+    def row(self, row: int) -> Tokens:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+
+class _Side:
+    def __init__(self, tokens: Any, lengths: Any) -> None:
+        self.tokens = _Lists(tokens)
+        self.lengths = _Lists(lengths)
+
+    def row(self, row: int) -> list[Tokens]:
+        tokens = self.tokens.row(row)
+        ends = np.cumsum(self.lengths.row(row)).tolist()
+        if not ends or ends[-1] != len(tokens):
+            raise ValueError("sentence lengths and tokens disagree")
+        return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+class _Batch:
+    def __init__(self, batch: Any) -> None:
+        self.ids = batch.column("id")
+        self.source = _Side(batch.column("source_tokens"), batch.column("source_lengths"))
+        self.target = _Side(batch.column("target_tokens"), batch.column("target_lengths"))
+
+
+def _list_array(arrays: Sequence[Tokens]) -> Any:
+    offsets = np.zeros(len(arrays) + 1, np.int32)
+    np.cumsum([len(array) for array in arrays], out=offsets[1:])
+    list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)), type=list_type)
+
+
+# --- The manifest of a token store in several files: the shards in order, each with its size and digest.
+#
+# train.arrow/manifest.json     written last: it says that the store is whole
+# train.arrow/00000.arrow       the first shard, a file as `cotext.data.store` has it
+# train.arrow/00001.arrow       ...
+
+MANIFEST_VERSION: Final = 1
+MAX_MANIFEST_BYTES: Final = 1 << 26  # of some 200,000 shards
+_NAME = re.compile(r"[0-9]{5,9}\.arrow")
+
+Count = Annotated[int, Field(ge=0, lt=2**50)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of a store: its name in the folder, size in bytes, SHA-256, and what it holds."""
+
+    name: str
+    bytes: Count
+    sha256: str
+    documents: Count
+    sentences: Count
+    source_tokens: Count
+    target_tokens: Count
+
+    @property
+    def totals(self) -> Totals:
+        """What it holds."""
+        return Totals(self.documents, self.sentences, self.source_tokens, self.target_tokens)
+
+    @classmethod
+    def of(cls, path: Path, totals: Totals) -> "Shard":
+        """A file that is whole, with its digest."""
+        return cls(path.name, path.stat().st_size, checksum(path), **asdict(totals))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The shards of a store, in order; `tokenizer`: the fingerprint of the one that all are made with."""
+
+    version: int
+    tokenizer: str
+    shards: tuple[Shard, ...]
+
+
+def shard_name(number: int) -> str:
+    """The name of a shard by its number from 0, of which the order of names is that of numbers."""
+    return f"{number:05}.arrow"
+
+
+def ends_of(shards: tuple[Shard, ...]) -> list[int]:
+    """For each shard, one behind the index of its last document in the whole store."""
+    return list(accumulate(shard.documents for shard in shards))
+
+
+def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard, ...]) -> None:
+    """Write the manifest of a folder whose shards are whole."""
+    content = asdict(Manifest(MANIFEST_VERSION, tokenizer_fingerprint, shards))
+    with replacing(folder / MANIFEST) as temporary:
+        temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a folder.
+
+    Raises:
+        CotextError: it is missing, damaged, or of another version.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        raise CotextError(f"{folder}: not a token store: has no {MANIFEST}; prepare the corpus again")
+    try:
+        content = unsealed(read_text(path, MAX_MANIFEST_BYTES))
+    except ValueError:
+        raise damaged(path) from None
+    if content.get("version") != MANIFEST_VERSION:
+        raise CotextError(
+            f"{path}: not of format {MANIFEST_VERSION}, which this version reads; prepare the corpus again"
+        )
+    try:
+        manifest = TypeAdapter(Manifest).validate_python(content)
+    except ValidationError:
+        raise damaged(path) from None
+    names = [shard.name for shard in manifest.shards]
+    if not names or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+        raise damaged(path)
+    return manifest
+
+
+def require_shard(path: Path, shard: Shard) -> None:
+    """Check a shard against its size and digest.
+
+    Raises:
+        CotextError: it is missing, cannot be read, or is not what the manifest says.
+    """
+    try:
+        whole = path.stat().st_size == shard.bytes and checksum(path) == shard.sha256
+    except OSError as error:
+        raise CotextError(f"{path}: can't be read: {error.strerror or error}") from None
+    if not whole:
+        raise CotextError(
+            f"{path}: not the shard that {MANIFEST} beside it describes; prepare the corpus again"
+        )
+
 
 MAX_SHARD_TOKENS: Final = 1 << 26  # of both sides: 256 MiB
 OPEN_SHARDS: Final = 64
@@ -33,16 +366,12 @@ OPEN_SHARDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TokenDocument:
-    """A tokenised document: one array of piece ids per sentence, read-only views of the file.
-
-    `weights`: of its sentences, where training weights them.
-    """
+    """A tokenised document: one array of piece ids per sentence, read-only views of the file."""
 
     id: str
     index: int
     source: list[Tokens]
     target: list[Tokens]
-    weights: Sequence[float] | None = None
 
     def without_empty_pairs(self) -> "TokenDocument":
         """The document as models read it: translation, too, leaves out sentences without a token."""
@@ -50,19 +379,17 @@ class TokenDocument:
         kept = [j for j, (source, target) in pairs if len(source) or len(target)]
         if len(kept) == len(self.source):
             return self
-        weights = None if self.weights is None else [self.weights[j] for j in kept]
         source, target = ([side[j] for j in kept] for side in (self.source, self.target))
-        return replace(self, source=source, target=target, weights=weights)
+        return replace(self, source=source, target=target)
 
 
 class StoreWriter:
     """Writes a store in bounded memory; it appears, whole, when the `with` block ends without error.
 
-    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file. `after`: a
-    store whose shards come first; they are linked where storage can, else copied, and the store is a folder.
+    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file.
     """
 
-    def __init__(self, path: Path, tokenizer_fingerprint: str, after: "TokenStore | None" = None) -> None:
+    def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
         """Open a temporary folder beside `path`, whose own folder must exist."""
         self._path = path
         self._fingerprint = tokenizer_fingerprint
@@ -71,10 +398,7 @@ class StoreWriter:
         self._partial.mkdir()
         self._shards: list[Shard] = []
         self._file: FileWriter | None = None
-        self._folder = after is not None
         self.totals = Totals()
-        if after is not None:
-            self._take_over(after)
 
     def add(self, document_id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
         """Append a document, given as the piece ids of each sentence; a sentence may be empty.
@@ -118,7 +442,7 @@ class StoreWriter:
     def _finish(self) -> None:
         if self._file is None and not self._shards:  # of no document
             self._file = FileWriter(self._partial / shard_name(0), self._fingerprint)
-        if not self._folder and not self._shards and self._file is not None:
+        if not self._shards and self._file is not None:
             self._file.close()
             made = self._file.path
         else:
@@ -135,30 +459,16 @@ class StoreWriter:
             self._shards.append(Shard.of(self._file.path, self._file.totals))
             self._file = None
 
-    def _take_over(self, before: "TokenStore") -> None:
-        for number, (shard, path) in enumerate(zip(before.shards, before.shard_paths(), strict=True)):
-            own = self._partial / shard_name(number)
-            link_or_copy(path, own)
-            known = replace(shard, name=own.name) if shard.sha256 else Shard.of(own, shard.totals)
-            self._shards.append(known)
-        self.totals = before.totals
-
 
 class TokenStore:
     """Random access to the documents of a store, in bounded memory.
 
-    A shard is checked against the digest of the manifest when it is first read. `fetch` brings the file of a
-    shard to this machine, for stores that do not lie there as a whole. It is asked whenever a shard is
-    opened, and the file is deleted at once: its room is free when another `open_shards` have been opened.
+    A shard is checked against the digest of the manifest when it is first read.
     """
 
-    def __init__(
-        self, path: Path, fetch: Callable[[Shard], Path] | None = None, open_shards: int | None = None
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
         self.path = path
-        self._fetch, self._open_shards = fetch, open_shards or OPEN_SHARDS
-        self._weights: Callable[[int], Sequence[float]] | None = None
         self._files: OrderedDict[int, StoreFile] = OrderedDict()
         self._checked: set[int] = set()
         if path.is_dir():
@@ -181,13 +491,7 @@ class TokenStore:
         """Return a document; raises IndexError beyond the end."""
         file, row = self._locate(index)
         name, source, target = file.document(row)
-        return TokenDocument(name, index, source, target, self._weights and self._weights(index))
-
-    def weighted(self, weights: Callable[[int], Sequence[float]]) -> "TokenStore":
-        """The same store, whose documents have weights: `weights` gives them by the document's index."""
-        found = copy(self)
-        found._weights = weights
-        return found
+        return TokenDocument(name, index, source, target)
 
     def __iter__(self) -> Iterator[TokenDocument]:
         return (self[i] for i in range(len(self)))
@@ -205,10 +509,6 @@ class TokenStore:
     def ranges(self) -> list[range]:
         """The documents of each shard, by their indices: those that lie in one file."""
         return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]
-
-    def shard_paths(self) -> Iterator[Path]:
-        """The file of each shard, checked."""
-        return (self._file(number).path for number in range(len(self.shards)))
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Raise CotextError unless the store was made with this very tokenizer."""
@@ -230,16 +530,14 @@ class TokenStore:
             self._files.move_to_end(number)
             return self._files[number]
         shard = self.shards[number]
-        path = self.path / shard.name if self._fetch is None else self._fetch(shard)
-        if self._fetch is not None or number not in self._checked:
+        path = self.path / shard.name
+        if number not in self._checked:
             require_shard(path, shard)
             self._checked.add(number)
         file = StoreFile(path)
         if (file.tokenizer_fingerprint, file.totals) != (self.tokenizer_fingerprint, shard.totals):
             raise damaged(path)
-        if self._fetch is not None:
-            path.unlink()  # it stays readable while it is open
         self._files[number] = file
-        if len(self._files) > self._open_shards:
+        if len(self._files) > OPEN_SHARDS:
             self._files.popitem(last=False)
         return file

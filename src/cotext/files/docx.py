@@ -10,14 +10,191 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import Piece
-from cotext.files.opc import Package, recognises
-from cotext.files.parts import AttributeText, PartReader, PartsFile, Slot
+from cotext.files.parts import AttributeText, Package, PartReader, PartsFile, Slot, recognises
 from cotext.files.runs import Paragraph
-from cotext.files.wordprocessing import WordDialect
 from cotext.runtime.xml import namespace_of
 
 if TYPE_CHECKING:
     from lxml import etree
+import re
+from typing import TYPE_CHECKING
+
+from cotext.files.runs import Atom, look_of, new_run
+from cotext.runtime.xml import local_name, lxml_etree, taken
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+# --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces.
+#
+# Links, content controls, insertions and ranges of bookmarks and comments are elements; breaks, tabs,
+# pictures, notes and deletions are points. Results of fields are copied, but for links and tables of
+# contents, whose text is translated. In a changed paragraph, what a word processor noted of the old text
+# goes: marks of misspellings, optional hyphens, where pages broke.
+
+_SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
+_HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
+_PROPERTIES: Final = frozenset({"pPr", "smartTagPr", "customXmlPr", "fldData"})
+_DROPPED: Final = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
+# Properties of runs that nobody sees.
+_UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden", "hint"})
+_TRANSLATED_FIELDS: Final = frozenset({"HYPERLINK", "TOC", "INDEX", "FORMTEXT"})
+# Content controls whose text is chosen, or kept elsewhere too.
+_BOUND_CONTROLS: Final = frozenset(
+    {"date", "dropDownList", "comboBox", "checkbox", "dataBinding", "equation", "picture"}
+)
+_NON_BREAKING_HYPHEN: Final = "\u2011"
+_PARTED: Final = re.compile(f"([\t\n{_NON_BREAKING_HYPHEN}])")
+
+
+class WordDialect:
+    """WordprocessingML of a namespace, in braces: there is a transitional and a strict one."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = namespace
+
+    def atoms(self, paragraph: "etree._Element") -> list[Atom]:
+        """What the paragraph holds, in order."""
+        return list(self._content(paragraph))
+
+    def emptied(self, holder: "etree._Element") -> None:
+        """Take everything but properties out."""
+        for child in list(holder):
+            if local_name(child) not in _PROPERTIES:
+                holder.remove(child)
+
+    def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
+        """Add a run."""
+        # First the run: lxml takes quadratic time to move one that has thousands of children.
+        run = self.wrapped((), properties)
+        holder.append(run)
+        for part in _PARTED.split(taken(text)):
+            name = {"\t": "tab", "\n": "br", _NON_BREAKING_HYPHEN: "noBreakHyphen"}.get(part, "t")
+            if part:
+                node = lxml_etree().SubElement(run, self._prefix + name)
+                if name == "t":
+                    node.text = part
+                    node.set(_SPACE, "preserve")
+
+    def wrapped(
+        self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
+    ) -> "etree._Element":
+        """A new run around nodes."""
+        return new_run(self._prefix, nodes, properties)
+
+    def _content(self, parent: "etree._Element") -> Iterator[Atom]:
+        children = list(parent)
+        fields = self._field_ends(children)
+        at = 0
+        while at < len(children):
+            if at in fields:
+                yield from self._field(children[at : fields[at]])
+            else:
+                yield from self._child(children[at])
+            at = fields.get(at, at + 1)
+
+    def _child(self, child: "etree._Element") -> Iterator[Atom]:
+        name = local_name(child)
+        if not str(child.tag).startswith(self._prefix):
+            yield (
+                _copied((child,), _text(child, "t"))
+                if name.startswith("oMath")
+                else Atom("point", nodes=(child,))
+            )
+        elif name == "r":
+            yield from self._run(child)
+        elif name in _HOLDERS:
+            yield from self._holder(child, child)
+        elif name == "sdt":
+            content = child.find(self._prefix + "sdtContent")
+            controls = {local_name(node) for node in child.iterfind(f"{self._prefix}sdtPr/*")}
+            if content is None or controls & _BOUND_CONTROLS:
+                yield _copied((child,), _text(child, "t"))
+            else:
+                yield from self._holder(child, content)
+        elif name == "fldSimple":
+            if _field_name(child.get(self._prefix + "instr")) in _TRANSLATED_FIELDS:
+                yield from self._holder(child, child)
+            else:
+                yield _copied((child,), _text(child, "t"))
+        elif name.endswith("Start") or name.endswith("End"):
+            kind = "open" if name.endswith("Start") else "close"
+            number = child.get(self._prefix + "id")
+            yield Atom(kind, f"{name.removesuffix('Start').removesuffix('End')} {number}", nodes=(child,))
+        elif name not in _PROPERTIES | _DROPPED:
+            yield Atom("point", nodes=(child,))
+
+    def _holder(self, node: "etree._Element", holder: "etree._Element") -> Iterator[Atom]:
+        name = f"{local_name(node)} {id(node)}"
+        yield Atom("open", name, nodes=(node,), holder=holder)
+        yield from self._content(holder)
+        yield Atom("close", name, holder=holder)
+
+    def _run(self, run: "etree._Element") -> Iterator[Atom]:
+        properties = run.find(self._prefix + "rPr")
+        look = look_of(properties, _UNSEEN)
+        for child in run:
+            name = local_name(child)
+            if name == "t" and child.text:
+                kept = child.get(_SPACE) == "preserve"
+                text = child.text if kept else child.text.strip(" \t\r\n")
+                if text:
+                    yield Atom("text", "", text, (), properties, look)
+            elif name == "noBreakHyphen":
+                yield Atom("text", "", _NON_BREAKING_HYPHEN, (), properties, look)
+            elif name not in _DROPPED and name not in ("rPr", "t"):
+                yield Atom("point", name, "", (child,), properties, look, in_run=True)
+
+    def _field_ends(self, children: Sequence["etree._Element"]) -> dict[int, int]:
+        """For each run with which a field begins that ends among them: the index behind its end."""
+        begun: list[int] = []
+        ends: dict[int, int] = {}
+        for index, child in enumerate(children):
+            for mark in self._field_marks(child):
+                if mark == "begin":
+                    begun.append(index)
+                elif mark == "end" and begun:
+                    ends[begun.pop()] = index + 1
+        return ends
+
+    def _field_marks(self, node: "etree._Element") -> list[str]:
+        if local_name(node) != "r":
+            return []
+        return [
+            mark.get(self._prefix + "fldCharType") or "" for mark in node.iterfind(self._prefix + "fldChar")
+        ]
+
+    def _field(self, nodes: Sequence["etree._Element"]) -> Iterator[Atom]:
+        """A field from its beginning to its end; its result is what stands behind its separator."""
+        instruction = "".join(_text(node, "instrText") for node in nodes)
+        marks = [self._field_marks(node) for node in nodes]
+        separator = next((index for index, each in enumerate(marks) if "separate" in each), 0)
+        result = nodes[separator + 1 : -1]
+        plain = marks[0] == ["begin"] and marks[separator] == ["separate"] and marks[-1] == ["end"]
+        if _field_name(instruction) in _TRANSLATED_FIELDS and plain:
+            name = f"field {id(nodes[0])}"
+            yield Atom("open", name, nodes=tuple(nodes[: separator + 1]))
+            for node in result:
+                yield from self._child(node)
+            yield Atom("close", name, nodes=(nodes[-1],))
+        else:
+            yield _copied(tuple(nodes), "".join(_text(node, "t") for node in nodes))
+
+
+def _copied(nodes: tuple["etree._Element", ...], text: str) -> Atom:
+    return Atom("copied", "", text, nodes) if text.strip() else Atom("point", nodes=nodes)
+
+
+def _text(node: "etree._Element", name: str) -> str:
+    """The text in elements of that name, without that of boxes, which has blocks of its own."""
+    if local_name(node) == name:
+        return node.text or ""
+    return "" if local_name(node) == "txbxContent" else "".join(_text(child, name) for child in node)
+
+
+def _field_name(instruction: str | None) -> str:
+    return next(iter((instruction or "").split()), "").upper()
+
 
 _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")

@@ -28,8 +28,7 @@ from cotext.files.markdown_inline import (
     unlike_a_block,
     visible,
 )
-from cotext.files.text import BYTE_ORDER_MARK, decoded
-from cotext.files.wrapping import wrapped
+from cotext.files.text import BYTE_ORDER_MARK, decoded, wrapped
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import taken
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import Item, mates
+from cotext.files.blocks import Block, Close, Copied, Item, Open, Piece, Point, mates, merged
 from cotext.runtime.xml import taken
 
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.archive import Archive
-from cotext.files.opendocument import OFFICE, TEXT, OdfDialect
 from cotext.files.parts import ElementText, PartReader, PartsFile, Slot, Slots, TreePart
 from cotext.files.runs import Paragraph
 from cotext.runtime.errors import CotextError
@@ -17,6 +16,132 @@ from cotext.runtime.xml import local_name, parse
 
 if TYPE_CHECKING:
     from lxml import etree
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cotext.files.runs import Atom
+from cotext.runtime.xml import lxml_etree, taken
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+# --- Paragraphs of OpenDocument (OASIS OpenDocument 1.3, chapter 6) as pieces.
+#
+# Spans, links and ranges of bookmarks, changes and comments are elements; breaks, tabs, frames and notes
+# are points; fields are copied. Spans that look like the text around them go from changed paragraphs, as do
+# marks where pages broke.
+
+TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_SPACES: Final = re.compile("[ \t\r\n]+")
+_PARTED: Final = re.compile("( {2,}|^ |[\t\n])")
+_POINTS: Final = frozenset({"tab", "line-break", "note", "bookmark", "change", "reference-mark", "toc-mark"})
+_RANGES: Final = re.compile(
+    "(bookmark|reference-mark|change|toc-mark|user-index-mark|annotation)(-start|-end)"
+)
+_UNSEEN: Final = re.compile(
+    "rsid|paragraph-rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?"
+)
+
+
+class OdfDialect:
+    """OpenDocument text; `root`: of the part, which holds the styles of its spans."""
+
+    def __init__(self, root: "etree._Element") -> None:
+        self._plain = set(_plain_styles(root))
+
+    def atoms(self, paragraph: "etree._Element") -> list[Atom]:
+        """What the paragraph holds, in order."""
+        return list(self._content(paragraph))
+
+    def emptied(self, holder: "etree._Element") -> None:
+        """Take everything out."""
+        holder.text = None
+        for child in list(holder):
+            holder.remove(child)
+
+    def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
+        """Add text; spaces that a reader would collapse, tabs and breaks have elements of their own."""
+        last = next(holder.iterchildren(reversed=True), None)
+        own: list[str] = []  # what is behind the last element so far
+        begins = last is None and not holder.text
+        for part in _PARTED.split(taken(text)):
+            if part.isspace() and part[0] in " \t\n" and (part != " " or begins):
+                _append(holder, last, own)
+                name = {"\t": "tab", "\n": "line-break"}.get(part, "s")
+                last = lxml_etree().SubElement(holder, TEXT + name)
+                if name == "s" and len(part) > 1:
+                    last.set(TEXT + "c", str(len(part)))
+            elif part:
+                own.append(part)
+        _append(holder, last, own)
+
+    def wrapped(
+        self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
+    ) -> "etree._Element":
+        """There are no runs in this format."""
+        raise NotImplementedError
+
+    def _content(self, holder: "etree._Element") -> Iterator[Atom]:
+        yield from _text(holder.text)
+        for child in holder:
+            yield from self._child(child)
+            yield from _text(child.tail)
+
+    def _child(self, child: "etree._Element") -> Iterator[Atom]:
+        name = local_name(child)
+        own = str(child.tag).startswith(TEXT)
+        if own and name == "s":
+            count = child.get(TEXT + "c") or "1"
+            yield Atom("text", text=" " * min(int(count), 1000) if count.isdigit() else " ")
+        elif own and name == "span" and child.get(TEXT + "style-name") in self._plain:
+            yield from self._content(child)
+        elif own and name in ("span", "a", "meta"):
+            yield Atom("open", f"{name} {id(child)}", nodes=(child,), holder=child)
+            yield from self._content(child)
+            yield Atom("close", f"{name} {id(child)}", holder=child)
+        elif found := _RANGES.fullmatch(name):
+            kind = "open" if found[2] == "-start" else "close"
+            yield Atom(kind, f"{found[1]} {_identity(child)}", nodes=(child,))
+        elif name == "annotation":
+            yield Atom("open", f"annotation {_identity(child)}", nodes=(child,))
+        elif own and name != "soft-page-break":
+            text = "" if name in _POINTS else "".join(child.itertext())
+            yield Atom("copied" if text.strip() else "point", name, text, (child,))
+        elif not own:
+            yield Atom("point", nodes=(child,))
+
+
+def _identity(node: "etree._Element") -> str:
+    names = (TEXT + "name", TEXT + "change-id", TEXT + "id", OFFICE + "name")
+    return next((value for name in names if (value := node.get(name))), "")
+
+
+def _text(text: str | None) -> Iterator[Atom]:
+    if text:
+        yield Atom("text", text=_SPACES.sub(" ", text))
+
+
+def _append(holder: "etree._Element", last: "etree._Element | None", texts: list[str]) -> None:
+    """Add texts behind the last element of a holder, and empty the list: each alone would be copied again."""
+    if texts and last is not None:
+        last.tail = "".join([last.tail or "", *texts])
+    elif texts:
+        holder.text = "".join([holder.text or "", *texts])
+    texts.clear()
+
+
+def _plain_styles(root: "etree._Element") -> Iterator[str]:
+    """Names of automatic styles of text that nobody sees: word processors note in them who typed when."""
+    for style in root.iterfind(f"{OFFICE}automatic-styles/{STYLE}style"):
+        own = {str(key).rpartition("}")[2] for key in style.attrib}
+        keys = [str(key).rpartition("}")[2] for node in style.iterdescendants() for key in node.attrib]
+        unseen = own == {"name", "family"} and all(_UNSEEN.fullmatch(key) for key in keys)
+        if unseen and style.get(STYLE + "family") == "text":
+            yield style.get(STYLE + "name") or ""
+
 
 _MIMETYPES: Final = (
     b"application/vnd.oasis.opendocument.text",

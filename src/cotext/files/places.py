@@ -88,7 +88,7 @@ class SplicedFile:
     """A file of text, opened: documents of slots.
 
     `encode` makes bytes of the text. `bilingual`: source and target have places of their own; see
-    `cotext.files.bilingual.BilingualFormat`. `once`: edits that come along where anything else is edited.
+    `cotext.files.blocks.BilingualFormat`. `once`: edits that come along where anything else is edited.
     """
 
     text: str

@@ -12,8 +12,19 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import LINKS, Item, inner, mates, without_empty
+from cotext.files.blocks import (
+    LINKS,
+    Close,
+    Copied,
+    Item,
+    Open,
+    Piece,
+    Point,
+    inner,
+    mates,
+    merged,
+    without_empty,
+)
 from cotext.runtime.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
@@ -45,9 +56,7 @@ class Atom:
 
 
 class Dialect(Protocol):
-    """What the nodes of a format are; `joins_text`: texts in a row outside of runs are one node."""
-
-    joins_text: bool
+    """What the nodes of a format are."""
 
     def atoms(self, paragraph: "etree._Element") -> list[Atom]:
         """What the paragraph holds, in order: no text is empty, and holders are nested."""
@@ -107,7 +116,6 @@ class Paragraph:
                 writer.end_look()
             writer.add(range(start, stop), self._atoms)
         writer.add(range(behind, len(self._atoms)), self._atoms)
-        writer.put_waiting()
 
     def _items(self) -> Iterator[Item]:
         """The atoms, and an element of no width around neighbours of another look than most text has."""
@@ -165,29 +173,12 @@ class _Writer:
         self._dialect = dialect
         self._bases = bases
         self._levels = [(element, bases.get(-1, _Base()).properties)]
-        # Texts that would be one node are put together: to append each to the node takes quadratic time.
-        self._waiting: list[str] = []
-        self._waits_for: tuple[etree._Element, etree._Element | None] = self._levels[0]
-
-    def put_waiting(self) -> None:
-        """Write the text that was added last."""
-        if self._waiting:
-            holder, properties = self._waits_for
-            self._dialect.put_text(holder, "".join(self._waiting), properties)
-            self._waiting.clear()
-
-    def _put(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
-        joins = self._dialect.joins_text and properties is None
-        if not joins or self._waits_for[0] is not holder or self._waits_for[1] is not None:
-            self.put_waiting()
-        self._waiting.append(text)
-        self._waits_for = holder, properties
 
     def text(self, text: str) -> None:
         """Add text of the properties that hold here."""
         holder, properties = self._levels[-1]
         if text:
-            self._put(holder, text, properties)
+            self._dialect.put_text(holder, text, properties)
 
     def begin_look(self, properties: "etree._Element | None") -> None:
         """From here on, text has these properties."""
@@ -205,9 +196,8 @@ class _Writer:
             for node in atom.nodes:
                 node.tail = None  # text behind a node is an atom of its own
             if atom.text and not atom.nodes:
-                self._put(holder, atom.text, atom.properties)
+                self._dialect.put_text(holder, atom.text, atom.properties)
             else:
-                self.put_waiting()
                 holder.extend(
                     [self._dialect.wrapped(atom.nodes, atom.properties)] if atom.in_run else atom.nodes
                 )

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.elements import LINKS
+from cotext.files.blocks import LINKS, Close, Copied, Open, Piece, Point, merged
 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not broken for its length
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")

@@ -13,9 +13,8 @@ from itertools import pairwise
 from typing import Final
 
 from cotext.files.blocks import Block, Close, Contents, Copied, Piece, writable
-from cotext.files.cue_division import breaks, divided
-from cotext.files.cue_text import Cue, Flow, Part, Syntax, flows_of, parts_of
-from cotext.files.markup_paragraph import unescaped
+from cotext.files.cue_text import Cue, Flow, Part, Syntax, breaks, divided, flows_of, parts_of
+from cotext.files.markup import unescaped
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.runtime.errors import CotextError
 

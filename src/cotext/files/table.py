@@ -16,20 +16,16 @@ MODULES: Final[tuple[str, ...]] = (
     "odt",
     "epub",
     "pptx",
-    "xlsx",
     "subtitles",
     "xliff",
-    "tmx",
     "po",
-    "json",
-    "yaml",
     "text",
     "markdown",
 )
 # Formats that any text has, taken only where its name says so.
-BY_NAME: Final = frozenset({"markdown", "yaml"})
+BY_NAME: Final = frozenset({"markdown"})
 # Names of corpora of one format alone (`cotext.data.formats`); any other name may be that of a corpus.
-CORPORA: Final = {".jsonl": ("jsonl", "wmt"), ".tsv": ("tsv",), ".parquet": ("parquet",)}
+CORPORA: Final = {".jsonl": ("jsonl", "wmt"), ".tsv": ("tsv",), ".parquet": ("parquet",), ".tmx": ("tmx",)}
 # Formats of which any text may be a file, though it is not recognised as one.
 ANY_TEXT: Final = BY_NAME | {"html"}
 

@@ -10,16 +10,16 @@ Punctuation at the edges of an element is enclosed in the translation where it i
 stays outside of elements.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 import torch
 from torch import Tensor
 
-from cotext.files.blocks import Copied, Piece, merged
-from cotext.files.copied import copied_spans, copied_texts, shown_text
-from cotext.files.element_tree import Node, tree_of, written
+from cotext.data.words import overlaps
+from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
     Span,
@@ -28,6 +28,205 @@ from cotext.translation.terms.word_alignment import (
     sharpened,
     units,
 )
+
+# --- The inline elements of a sentence as a tree, in the source and where they stand in the target.
+
+
+@dataclass(slots=True)
+class Node:
+    """An element of a sentence, a point in it, or a copied text that is to be inserted; None: the sentence.
+
+    Of the source, `start` and `stop` count characters. `opened`: it begins in this sentence, `closed`: it
+    ends in it. `units` and `place` are of the target: what it encloses; `spaces` are written around it.
+    """
+
+    piece: Open | Point | Copied | None
+    start: int = 0
+    stop: int = 0
+    opened: bool = True
+    closed: bool = True
+    children: list["Node"] = field(default_factory=list)
+    units: range = range(0)
+    place: Span = (0, 0)
+    spaces: tuple[str, str] = ("", "")
+
+    @property
+    def is_element(self) -> bool:
+        """Whether it encloses text."""
+        return isinstance(self.piece, Open)
+
+    def all(self) -> Iterator["Node"]:
+        """The nodes of the tree below it and itself, parents first."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
+
+
+def tree_of(pieces: Sequence[Piece], shown: Mapping[int, str], inserted: Collection[int]) -> Node:
+    """The tree of the pieces of a sentence, with the copied texts that are to be inserted, by key."""
+    root, place = Node(None), 0
+    above = [root]
+    for piece in pieces:
+        if isinstance(piece, Open):
+            node = Node(piece, place, closed=False)
+            above[-1].children.append(node)
+            above.append(node)
+        elif isinstance(piece, Close) and len(above) > 1:
+            node = above.pop()
+            node.stop, node.closed = place, True
+        elif isinstance(piece, Close):
+            # It began in an earlier sentence, and so encloses all so far.
+            root.children = [Node(Open(piece.key), 0, place, opened=False, children=root.children)]
+        elif isinstance(piece, str):
+            place += len(piece)
+        else:
+            start = place
+            place += len(shown.get(piece.key, piece.text)) if isinstance(piece, Copied) else 0
+            if isinstance(piece, Point) or piece.key in inserted:
+                above[-1].children.append(Node(piece, start, place))
+    for node in above:
+        node.stop = place
+    return root
+
+
+def written(root: Node, text: str, copied: Mapping[Span, Copied]) -> Iterator[Piece]:
+    """The pieces of a target text with a tree, whose nodes have their places.
+
+    `copied` are the copied texts that stand in it; those of the tree are inserted with their white space.
+    """
+    spans = sorted(copied)
+    place = 0
+
+    def upto(stop: int) -> Iterator[Piece]:
+        nonlocal place
+        while spans and spans[0][1] <= stop:
+            span = spans.pop(0)
+            yield text[place : span[0]]
+            yield copied[span]
+            place = span[1]
+        yield text[place:stop]
+        place = stop
+
+    waiting: list[Node | Close | int] = [len(text), root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, int):
+            yield from upto(node)
+        elif isinstance(node, Close):
+            yield node
+        else:
+            yield from upto(node.place[0])
+            if node.piece is not None and node.opened:
+                yield from (node.spaces[0], node.piece, node.spaces[1])
+            if isinstance(node.piece, Open) and node.closed:
+                waiting.append(Close(node.piece.key))
+            waiting.append(node.place[1])
+            ordered = sorted(enumerate(node.children), key=lambda each: (each[1].place, each[0]))
+            waiting += [child for _, child in reversed(ordered)]
+
+
+# --- Copied texts in a sentence and in its translation: where they stand, and which of them is which.
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedText:
+    """A copied text, what stands for it in the texts of the model, and where that is in the source."""
+
+    piece: Copied
+    shown: str
+    source: Span
+
+
+def shown_text(pieces: Sequence[Piece], shown: Mapping[int, str]) -> str:
+    """The text of pieces as the model reads it: with what stands for copied text by key, or else itself."""
+    return "".join(
+        piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
+        for piece in pieces
+        if isinstance(piece, str | Copied)
+    )
+
+
+def copied_texts(pieces: Sequence[Piece], shown: Mapping[int, str]) -> list[CopiedText]:
+    """The copied texts of a sentence, in order."""
+    found, place = [], 0
+    for piece in pieces:
+        if isinstance(piece, str):
+            place += len(piece)
+        elif isinstance(piece, Copied):
+            text = shown.get(piece.key, piece.text)
+            found.append(CopiedText(piece, text, (place, place + len(text))))
+            place += len(text)
+    return found
+
+
+def copied_spans(
+    texts: Sequence[CopiedText], source: str, target: str, alignment: SentenceAlignment | None
+) -> dict[int, Span]:
+    """Where copied texts stand in a translation, by key; those that it lacks are left out.
+
+    Longer ones are looked for first, apart from letters and digits beside them if that is possible. Where one
+    occurs more or less often than in the source, the pairs that the alignment prefers are chosen.
+    """
+    found: dict[int, Span] = {}
+    taken: list[Span] = []  # in order
+    by_text: dict[str, list[CopiedText]] = {}
+    for each in texts:
+        by_text.setdefault(each.shown, []).append(each)
+    for text in sorted(filter(None, by_text), key=len, reverse=True):
+        alike = by_text[text]
+        places = [span for span in _occurrences(text, target, taken) if _apart(target, span)]
+        if len(places) < len(alike):
+            places = list(_occurrences(text, target, taken))
+        if not places:
+            continue
+        if len(places) != len(alike):
+            aligned = alignment or proportional(source, target)
+            alike, places = _paired(alike, places, aligned, (source, target))
+        for each, place in zip(alike, places, strict=True):
+            found[each.piece.key] = place
+            insort(taken, place)
+    return found
+
+
+def _occurrences(text: str, target: str, taken: Sequence[Span]) -> Iterator[Span]:
+    start = target.find(text)
+    while start >= 0:
+        stop = start + len(text)
+        if overlaps(taken, start, stop):
+            start = target.find(text, start + 1)
+        else:
+            yield start, stop
+            start = target.find(text, stop)
+
+
+def _apart(target: str, span: Span) -> bool:
+    """Whether no letter or digit stands beside one at an end of the span."""
+    return not any(
+        0 < edge < len(target) and target[edge - 1].isalnum() and target[edge].isalnum() for edge in span
+    )
+
+
+def _paired(
+    alike: Sequence[CopiedText],
+    places: Sequence[Span],
+    alignment: SentenceAlignment,
+    texts: tuple[str, str],
+) -> tuple[list[CopiedText], list[Span]]:
+    """As many pairs as there are, those that agree best first."""
+    weights = agreement(alignment, texts, [each.source for each in alike], places)
+    judged = sorted(
+        ((float(weights[j, i]), -i, -j) for i in range(len(alike)) for j in range(len(places))), reverse=True
+    )
+    pairs: dict[int, int] = {}
+    paired: set[int] = set()
+    for _, i, j in judged:
+        if -i not in pairs and -j not in paired:
+            pairs[-i] = -j
+            paired.add(-j)
+    return [alike[i] for i in pairs], [places[j] for j in pairs.values()]
+
 
 __all__ = ["SentenceAlignment", "project", "proportional", "shown_text"]
 

@@ -1,5 +1,6 @@
 """Translation of the blocks of a file: as sentences of documents, in context, and as blocks again."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -7,24 +8,49 @@ from itertools import islice
 from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.sentence_ends import LEADING, NUMBERED, OFTEN, words_of
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.words import consists_of, occurrences
-from cotext.files.block_sentences import CutBlock, cut
+from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
 from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links
-from cotext.files.copied import shown_text
-from cotext.files.final_stop import without_added_stop
-from cotext.files.placeholders import shown, with_placeholders, without_placeholders
-from cotext.files.tags import project
+from cotext.files.tags import project, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.translation.alignment import align
 from cotext.translation.confidence import confidences
 from cotext.translation.dropped import NOTHING, Dropped, dropped
 from cotext.translation.open import OpenedRun
-from cotext.translation.terms.term_report import TermReport
-from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.terms import TermGuide, TermReport
 from cotext.translation.terms.word_alignment import SentenceAlignment
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
+
+# --- The full stop that a model writes behind a heading, an entry of a list or a cell that has none.
+
+# Not behind a second one, a number (an ordinal in German) or a letter alone (an initial). Of a text read
+# backwards, so that its letters are looked at once.
+_STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।።։۔]")
+_ROMAN: Final = re.compile(r"[IVXLC]+")
+
+
+def without_added_stop(source: str, target: str, language: str) -> str:
+    """A translation without its full stop where its source ends in a letter or a digit.
+
+    Models that were trained on sentences alone end everything with one. An abbreviation of the target
+    `language` keeps its own, and nothing is left without a letter.
+    """
+    found = _STOP.match(target[::-1])
+    if found is None or not source.rstrip()[-1:].isalnum():
+        return target
+    word = (found["word"] or "")[::-1]
+    if "." in word or _ROMAN.fullmatch(word) or _is_abbreviation(word.lower(), language):
+        return target
+    shortened = target[:-1].rstrip()
+    return shortened if any(map(str.isalpha, shortened)) else target
+
+
+def _is_abbreviation(word: str, language: str) -> bool:
+    return any(word in words_of(table, language) for table in (LEADING, NUMBERED, OFTEN))
+
 
 BY_THE_RULES: Final = Splitting()
 

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cotext.data.formats import FORMATS, detect_format
-from cotext.data.formats.detection import BEGINNING_BYTES
-from cotext.data.formats.foreign import PARQUET, binary_kind
-from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regular, opened_raw
+from cotext.data.formats.streams import (
+    MAX_WHOLE_BYTES,
+    PARQUET,
+    binary_kind,
+    check_readable,
+    is_regular,
+    opened_raw,
+)
+from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
-from cotext.files.bilingual import BilingualFormat, Entries
-from cotext.files.bilingual import Job as BilingualJob
-from cotext.files.blocks import FileFormat
-from cotext.files.macros import without_macros
+from cotext.files.archive import without_macros
+from cotext.files.blocks import BilingualFormat, Entries, FileFormat
+from cotext.files.blocks import Job as BilingualJob
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.addresses import address_of, require_here

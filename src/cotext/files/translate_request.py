@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from cotext.data.formats.xml_formats import encode_memory
 from cotext.files.bilingual_page import Influences, render_page
 from cotext.files.blocks import FileFormat
 from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
-from cotext.files.tmx import written
 from cotext.files.translate_blocks import PairedSentence
 from cotext.files.translate_files import (
     BlocksJob,
@@ -151,6 +151,6 @@ def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Expl
             )
             for each in pairs
         )
-        content = written(units, source or "und", target or "und")
+        content = encode_memory(units, source or "und", target or "und")
     with replacing(path.resolve()) as temporary:
         temporary.write_bytes(content)

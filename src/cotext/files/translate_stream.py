@@ -13,9 +13,8 @@ from queue import Queue
 from cotext.data.documents import Document
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.splitting import Splitter
-from cotext.files.text import BYTE_ORDER_MARK, TextFile
+from cotext.files.text import BYTE_ORDER_MARK, TextFile, wrap_width
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.files.wrapping import wrap_width
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose, trained_length

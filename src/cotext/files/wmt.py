@@ -13,19 +13,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.formats.wmt import WmtLine, submission_line, wmt_line
-from cotext.data.formats.wmt_paragraphs import unfenced
+from cotext.data.formats.wmt import Paragraphs, WmtLine, paragraphs, submission_line, unfenced, wmt_line
 from cotext.data.languages import fitting_codes, same_language
-from cotext.files.bilingual import ANY, Job
-from cotext.files.blocks import Block, Contents, OpenedFile
+from cotext.files.blocks import ANY, Block, Contents, Job, OpenedFile
 from cotext.files.html import FORMAT as HTML
-from cotext.files.json import FORMAT as JSON
 from cotext.files.places import decoded
+from cotext.files.strings import has_letters
 from cotext.files.text import TextFile
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
 MAX_LINE_CHARACTERS: Final = 1 << 24
+_JSON: Final = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Wmt:
     suffixes: tuple[str, ...] = (".jsonl",)
 
     def for_job(self, job: Job) -> "Wmt":
-        """See `cotext.files.bilingual.BilingualFormat`."""
+        """See `cotext.files.blocks.BilingualFormat`."""
         return replace(self, job=job)
 
     def recognises(self, head: bytes) -> bool:
@@ -76,6 +75,22 @@ class _Document:
             start += len(own)
         hypothesis = self.before + self.inner.written(given).decode() + self.after
         return submission_line(self.line, hypothesis)
+
+
+class _JsonValues:
+    """A JSON document, opened: each string value with a letter is a block."""
+
+    def __init__(self, text: str, values: Paragraphs, where: str) -> None:
+        self._text, self._values = text, values
+        blocks = [Block((value,), where) for value in values.texts if has_letters(value)]
+        self.contents = Contents([blocks])
+
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+        """The document with these blocks in the places of its values."""
+        [blocks] = documents
+        given = iter(blocks)
+        texts = [next(given).text if has_letters(value) else value for value in self._values.texts]
+        return self._values.replaced(self._text, texts).encode()
 
 
 class WmtFile:
@@ -143,26 +158,20 @@ class WmtFile:
         """The text of a document as a file of its own, and what fences it."""
         before, body, after = unfenced(text)
         content = body.encode()
-        if JSON.recognises(content):
-            try:
-                inner: OpenedFile = JSON.open(content, where)
-            except CotextError as error:
-                # Systems see it as it is; so does this one.
-                self.contents.messages.append(f"{error}; translated as plain text")
-            else:
-                self._hear(inner, where)
-                return before, inner, after
+        values = paragraphs(body)
+        if values.kind == "json":
+            return before, _JsonValues(body, values, where), after
+        if _JSON.match(body):
+            # Other systems see it as it is, too.
+            self.contents.messages.append(f"{where}: not valid JSON; translated as plain text")
         elif HTML.recognises(content):
             inner = HTML.open(content, where)
-            self._hear(inner, where)
+            self.contents.messages += [
+                message if message.startswith(where) else f"{where}: {message}"
+                for message in inner.contents.messages
+            ]
             return before, inner, after
         return "", TextFile(text.encode(), where, keep_lines=True), ""
-
-    def _hear(self, inner: OpenedFile, where: str) -> None:
-        self.contents.messages += [
-            message if message.startswith(where) else f"{where}: {message}"
-            for message in inner.contents.messages
-        ]
 
     def _say(self) -> None:
         if not self._documents:

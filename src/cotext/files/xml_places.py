@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
+from cotext.data.formats.xml_formats import printable
 from cotext.files.places import Decoded, decoded
 from cotext.runtime.errors import CotextError
 
@@ -27,7 +28,6 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(r"\s([^\s=]++)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)')")
 _REFERENCE = re.compile(r"&(?:#(\d+)|#x([0-9A-Fa-f]+)|(\w+));")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-_REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +189,6 @@ def unescaped(text: str) -> str:
         return chr(int(reference[1][-7:]) if reference[1] else int(reference[2], 16))
 
     return _REFERENCE.sub(character, text) if "&" in text else text
-
-
-def printable(text: str) -> str:
-    """A text in which characters that XML cannot hold are spaces."""
-    return _REFUSED.sub(" ", text)
 
 
 def escaped(text: str) -> str:

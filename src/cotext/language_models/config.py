@@ -15,8 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, JsonValue, ValidationError
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
-from cotext.data.language_names import NAMES, name_of
-from cotext.data.languages import Languages
+from cotext.data.languages import NAMES, Languages, name_of
 from cotext.runtime.errors import CotextError, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 

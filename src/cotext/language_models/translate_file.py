@@ -140,6 +140,7 @@ def translate_file(
         CotextError: unreadable input, an output that cannot be written or that another process writes; as
             `EndpointTranslator.translate`.
     """
+    find_format(format).require_written()
     documents = list(read_documents(source, format))
     task = _task_of(source, format, documents)
     instructions = {line.doc_id: line.instruction for line in task if line.instruction}

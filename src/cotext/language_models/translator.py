@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.data.length_alignment import align_lengths
+from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.config import TEMPLATE, Endpoint
 from cotext.language_models.numbered import UnusableError

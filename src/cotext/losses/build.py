@@ -5,9 +5,7 @@ from typing import Any, Protocol
 from cotext.config.training import LossConfig
 from cotext.data.batch import Batch
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
-from cotext.losses.ctc_targets import WEIGHTLESS
 from cotext.losses.glancing import Glancing
-from cotext.runtime.errors import CotextError
 
 
 class Loss(Protocol):
@@ -24,16 +22,6 @@ class Loss(Protocol):
 
     def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:
         """Loss of a batch, summed; the trainer divides by the count over all batches and processes."""
-
-
-def require_weighable(config: LossConfig, path: str) -> None:
-    """Refuse weights of sentences where the loss has none of single ones; `path` is `model.nat.path`.
-
-    Raises:
-        CotextError: the likelihood of whole rows.
-    """
-    if config.name == "glancing" and path == "row":
-        raise CotextError(WEIGHTLESS)
 
 
 def build_loss(config: LossConfig) -> Loss:

@@ -145,7 +145,6 @@ class CrossEntropy:
 
     The separator that closes a context sentence is a context label. The count is the number of labels,
     discounts not counted, so that a discount of 1 is exactly the plain loss; the paper leaves this open.
-    Where sentences have weights, a label's is a further factor, which is not counted either.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float) -> None:
@@ -160,16 +159,14 @@ class CrossEntropy:
         return found
 
     def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current` and `nll_context`, without smoothing, discount or weights.
+        """Parts: `nll_current` and `nll_context`, without smoothing or discount.
 
-        And `undiscounted`: the smoothed loss of all labels, without discount or weights.
+        And `undiscounted`: the smoothed loss of all labels, without discount.
         """
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
         labels = batch.labels
         factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
-        if labels.weight is not None:
-            factor_N = factor_N * labels.weight
         loss, nll_N, smoothed_N = output_loss(
             take_rows(hidden_BTD.flatten(0, 1), labels.index),
             model.output_weight,

@@ -4,20 +4,12 @@ Shapes: B rows, T frames, Y target tokens of a row, N frames of all rows without
 other, G units.
 """
 
-from typing import Final
-
 import torch
 from torch import Tensor
 
 from cotext.layers.buckets import sentence_spans
 from cotext.losses.ctc import Units
 from cotext.models.interface import PathKind
-from cotext.runtime.errors import CotextError
-
-WEIGHTLESS: Final = (
-    "train.weight_by: with model.nat.path = row, a row has one likelihood and its sentences none of their "
-    "own that could be weighted; choose another path, or leave the weights out"
-)
 
 
 def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
@@ -38,15 +30,3 @@ def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -
     at = first[:, None] + torch.arange(int((end - first).max()), device=first.device)
     labels = tokens[row[:, None], at.clamp(max=tokens.size(1) - 1)]
     return Units(start, stop - start, labels, end - first, forced=aligned)
-
-
-def weights_of_units(path: PathKind, weights: Tensor, sentence: Tensor) -> Tensor:
-    """The weights of `units`, given those of the sentences of each row [B, N]: [G].
-
-    Raises:
-        CotextError: a unit is a row, of several sentences.
-    """
-    if path != "sentences":
-        raise CotextError(WEIGHTLESS)
-    last_B1 = sentence.max(dim=1, keepdim=True).values
-    return weights[torch.arange(weights.size(1), device=weights.device) <= last_B1]

@@ -27,7 +27,7 @@ from cotext.layers.kernels.packing import Packing
 from cotext.losses.cross_entropy import LossParts, output_loss
 from cotext.losses.ctc import Lattices, fits, lattices_nll
 from cotext.losses.ctc_path import best_alignment
-from cotext.losses.ctc_targets import units, weights_of_units
+from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
 
 CHUNK = 1024
@@ -50,10 +50,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the indices of a batch say of its frames and targets; `paths`: None where a frame is a token.
-
-    `weight`: of units [G] or, without paths, of frames [N]; None where all count alike.
-    """
+    """What the indices of a batch say of its frames and targets; `paths`: None where a frame is a token."""
 
     token: Tensor  # of the targets, brackets included, one row after the other
     lengths: Tensor  # [B], of the targets
@@ -61,7 +58,6 @@ class Targets:
     frames_of: Tensor  # [B, T], the sentence of each frame, -1 on padding
     frames: Packing
     paths: Paths | None
-    weight: Tensor | None
 
 
 class Glancing:
@@ -71,9 +67,6 @@ class Glancing:
     without `bos`, so that figures compare with those of other systems; sentences (rows, where they have one
     path) whose target does not fit into their frames are left out. Without, it is that of the frames not
     revealed, brackets included: the loss is their mean, as in the paper's code.
-
-    Weights of sentences multiply the losses of their paths or frames, and are not counted. A path of a whole
-    row has several sentences and no weight (`WEIGHTLESS`); auxiliary losses have none.
     """
 
     def __init__(self, ratios: tuple[float, float], label_smoothing: float) -> None:
@@ -88,11 +81,7 @@ class Glancing:
         assert rows.target is not None
         frames_of, written = rows.target.sentence, Packing(sentence >= 0).index_N
         paths, frames = None, Packing(frames_of >= 0)
-        weight = None
-        if model.path == "length":
-            weights_BT = batch.weights_of(frames_of)
-            weight = None if weights_BT is None else weights_BT.flatten()[frames.index_N]
-        else:
+        if model.path != "length":
             batch_units = units(model.path, frames_of, tokens, sentence)
             labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
             fit_G = fits(batch_units, model.blank)
@@ -104,10 +93,8 @@ class Glancing:
                 (~fit_G).sum().float(),
                 (labels_G * fit_G).sum().clamp(min=1),
             )
-            if batch.weights is not None:
-                weight = weights_of_units(model.path, batch.weights, sentence)
         target_tokens = tokens.flatten()[written]
-        targets = Targets(target_tokens, lengths_B, labels_B, frames_of, frames, paths, weight)
+        targets = Targets(target_tokens, lengths_B, labels_B, frames_of, frames, paths)
         return replace(batch, source=replace(batch.source, layouts=rows), targets=targets)
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
@@ -149,7 +136,7 @@ class Glancing:
             counted_B = open_BT.sum(dim=1)
             count = counted_B.sum().clamp(min=1)
         else:
-            loss, count = _by_path(model, hidden_ND, paths, targets.weight, parts)
+            loss, count = _by_path(model, hidden_ND, paths, parts)
             counted_B = targets.labels
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()
@@ -166,8 +153,6 @@ class Glancing:
     ) -> Tensor:
         """Cross-entropy of the frames that were not revealed, summed."""
         factor_N = open_N.to(hidden_ND.dtype)
-        if targets.weight is not None:
-            factor_N = factor_N * targets.weight
         loss, nll_N, _ = output_loss(
             hidden_ND, model.output_weight, targets.token, factor_N, self.label_smoothing
         )
@@ -179,13 +164,12 @@ def _by_path(
     model: NonAutoregressiveModel,
     hidden_ND: Tensor,
     paths: Paths,
-    weight_G: Tensor | None,
     parts: dict[str, tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """The likelihood of the units that fit, and the count of their labels."""
     weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
     nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
-    loss = nll_G.sum() if weight_G is None else (nll_G * weight_G).sum()
+    loss = nll_G.sum()
     parts["nll_current"] = nll_G.detach().sum(), paths.count
     parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
     return loss, paths.count

@@ -207,10 +207,9 @@ class Description:
 
 
 def model_signature(config: Config, updates: Sequence[int]) -> str:
-    """Names the weights in reports: system, the updates they were taken from, how sentences were weighted."""
+    """Names the weights in reports: system, and the updates they were taken from."""
     made_of = "+".join(map(str, updates))
-    weighted = f"|weighted:{digest[:12]}" if (digest := config.train.weights_digest) else ""
-    return f"model:{describe_model(config.model)}|updates:{made_of}{weighted}|version:cotext-{__version__}"
+    return f"model:{describe_model(config.model)}|updates:{made_of}|version:cotext-{__version__}"
 
 
 def describe_file(path: Path) -> Description:

@@ -146,14 +146,6 @@ def sweep(path: Path) -> None:
         remove(left)
 
 
-def link_or_copy(path: Path, own: Path) -> None:
-    """Give a file, which is never written to again, a second name; a copy where storage has no such links."""
-    try:
-        os.link(path, own)
-    except OSError:
-        shutil.copyfile(path, own)
-
-
 def remove(path: Path) -> None:
     """Delete a file, a link or a folder, if it is there and storage lets us."""
     with suppress(OSError):

@@ -14,7 +14,7 @@ have written a phrase do not compete with those which have not. What differs:
              tokens follow that leave room for them
 
 Where nothing may follow (a forbidden phrase that a required one makes), the constraints of that sentence are
-given up; what a translation holds is checked on its text afterwards (`cotext.translation.terms.term_report`).
+given up; what a translation holds is checked on its text afterwards (`cotext.translation.terms.terms`).
 
 Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step (C = 2 * W), V vocabulary.
 """

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cotext.files.blocks import Block
 from cotext.files.translate_blocks import PairedSentence
 from cotext.serving.errors import RequestError
-from cotext.serving.sharing.work import Work
+from cotext.serving.sharing.turns import Work
 
 LINGER_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 180.0

@@ -12,10 +12,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cotext.serving.dialects import Dialects
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import Dialects, RequestError
 from cotext.serving.gate import Gate
-from cotext.serving.limits import Admission
+from cotext.serving.keys import Admission
 from cotext.serving.metrics import Metrics
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
@@ -23,7 +22,7 @@ from cotext.serving.systems import open_systems
 
 # Modules with `routes()` and `refusal(error)`: a dialect each.
 DIALECTS: Final[tuple[str, ...]] = (
-    "health",
+    "metrics",
     "own_api",
     "file_routes",
     "deepl",

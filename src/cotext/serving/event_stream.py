@@ -10,9 +10,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cotext.serving.errors import RequestError
-from cotext.serving.logs import log_error
-from cotext.serving.record import record_of
-from cotext.serving.sharing.work import CancelledError
+from cotext.serving.record import log_error, record_of
+from cotext.serving.sharing.turns import CancelledError
 
 KEEP_ALIVE_SECONDS: Final = 10.0
 

@@ -2,26 +2,229 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import asdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
-from starlette.requests import Request
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.dialects import plain_refusal
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.jobs import JobOptions, JobStatus
+from cotext.serving.jobs import Asker, JobOptions, Jobs, JobStatus
+from cotext.serving.jobs.folder import RETRY_SECONDS
 from cotext.serving.jobs.names import attachment
-from cotext.serving.limits import Admission
-from cotext.serving.own_api.bodies import asking
-from cotext.serving.requests import service_of
-from cotext.serving.uploads import received_file
+from cotext.serving.keys import Admission
+from cotext.serving.requests import asking, service_of
+
+# --- Files that arrive in forms (multipart/form-data, RFC 7578), written to the disk of the jobs as they
+# come.
+#
+# Starlette's own reader of forms takes files of any size, and as many as a thousand of them, into the
+# machine's folder for temporary files, before a handler sees any. Here the limits hold while a file
+# arrives.
+
+FILE_FIELD: Final = "file"
+MAX_PARTS: Final = 64
+WRITTEN_BYTES: Final = 256 * 1024  # at a time
+
+
+@dataclass(slots=True)
+class Upload:
+    """A file that has arrived: its path until it is submitted, the client's name for it, other fields."""
+
+    path: Path
+    file_name: str = ""
+    fields: dict[str, list[str]] = field(default_factory=dict)
+
+    def value(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return self.fields.get(name, [default])[-1]
+
+
+@asynccontextmanager
+async def received_file(
+    request: Request,
+    jobs: Jobs,
+    max_file_bytes: int,
+    max_field_bytes: int,
+    owner: Callable[[Upload, int], Asker | None],
+) -> AsyncIterator[Upload]:
+    """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
+
+    `owner` is called before the file and while it arrives, with the fields so far and the bytes of the file.
+    It returns whose space the bytes take, None before that is known, and may refuse the file.
+
+    Raises:
+        RequestError: 400, no such form, no file in it, several, or cut short; 413, a file or its fields are
+            over the limit; 429 and 503, there is no space.
+    """
+    boundary = _boundary(request)
+    declared = request.headers.get("content-length", "")
+    announced = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
+    if announced > max_file_bytes + max_field_bytes:
+        raise _too_long(max_file_bytes)
+    with jobs.upload() as path:
+        form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
+        if (known := owner(form.upload, 0)) is not None:
+            await to_thread.run_sync(jobs.announced, known, min(announced, max_file_bytes))
+        await _read(request, form, jobs, owner)
+        yield form.received()
+
+
+async def _read(
+    request: Request, form: "_Form", jobs: Jobs, owner: Callable[[Upload, int], Asker | None]
+) -> None:
+    path = form.upload.path
+
+    def write(client: Asker | None) -> None:
+        jobs.arrived(path, client, form.file_bytes)
+        file.write(form.taken())
+
+    try:
+        with path.open("xb") as file:
+            async for chunk in request.stream():
+                form.write(chunk)
+                client = owner(form.upload, form.file_bytes)
+                if len(form.waiting) >= WRITTEN_BYTES:
+                    await to_thread.run_sync(write, client)
+            form.finish()
+            await to_thread.run_sync(write, owner(form.upload, form.file_bytes))
+    except (FormParserError, ValueError, KeyError):
+        raise RequestError(400, "the form is damaged or cut short; send it as multipart/form-data") from None
+    except ClientDisconnect:
+        raise RequestError(499, "the client is gone") from None
+    except OSError:
+        raise RequestError(
+            503, "the server has no room for this file; try again later", RETRY_SECONDS
+        ) from None
+
+
+def _boundary(request: Request) -> bytes:
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise RequestError(400, "a file is sent as multipart/form-data, in the field `file`")
+    return options[b"boundary"]
+
+
+def _too_long(most: int) -> RequestError:
+    return RequestError(413, f"a file may have {most:,} bytes at most; split it")
+
+
+class _Form:
+    """The parts of a form as they come: content of the file waits to be written, fields are kept."""
+
+    def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
+        self.upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
+        self.waiting = bytearray()
+        self.file_bytes = self._field_bytes = self._parts = self._files = 0
+        self._header, self._value = b"", b""
+        self._disposition = b""
+        self._name: str | None = None  # of a field; None: the file
+        self._content = bytearray()  # of a field
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._on_header,
+                "on_header_value": self._on_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": self._on_headers,
+                "on_part_data": self._on_data,
+                "on_part_end": self._end,
+                "on_end": self._on_end,
+            },
+        )
+
+    def write(self, chunk: bytes) -> None:
+        """Take a piece of the body.
+
+        Raises:
+            RequestError: 413, the limit is passed.
+            FormParserError: no form.
+        """
+        self._parser.write(chunk)
+
+    def taken(self) -> bytes:
+        """The content of the file that waits, and waits no more."""
+        content = bytes(self.waiting)
+        self.waiting.clear()
+        return content
+
+    def finish(self) -> None:
+        """Raise ValueError where the form has no end."""
+        self._parser.finalize()
+        if not self._ended:
+            raise ValueError
+
+    def received(self) -> Upload:
+        """The file, which has arrived whole."""
+        if not self._files:
+            raise RequestError(400, "the form has no file in its field `file`")
+        return self.upload
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise RequestError(413, f"a form with a file may have {MAX_PARTS} fields at most")
+        self._disposition, self._content = b"", bytearray()
+
+    def _on_header(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _on_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def _on_headers(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        name = _text(options[b"name"])
+        self._name = None if name == FILE_FIELD and b"filename" in options else name
+        if self._name is None:
+            self._files += 1
+            if self._files > 1:
+                raise RequestError(400, "the form has several files; send one at a time")
+            self.upload.file_name = _text(options[b"filename"])
+
+    def _on_data(self, data: bytes, start: int, end: int) -> None:
+        if self._name is None:
+            self.file_bytes += end - start
+            if self.file_bytes > self._most:
+                raise _too_long(self._most)
+            self.waiting += data[start:end]
+            return
+        self._field_bytes += end - start
+        if self._field_bytes > self._most_of_fields:
+            raise RequestError(413, f"the fields of a form may have {self._most_of_fields:,} bytes at most")
+        self._content += data[start:end]
+
+    def _end(self) -> None:
+        if self._name is not None:
+            self.upload.fields.setdefault(self._name, []).append(_text(self._content))
+
+    def _on_end(self) -> None:
+        self._ended = True
+
+
+def _text(content: bytes | bytearray) -> str:
+    """UTF-8, as RFC 7578 (5.1.2) has it; what is none is read as Latin-1, as old browsers write names."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
 
 refusal = plain_refusal
 PIECE_BYTES: Final = 256 * 1024

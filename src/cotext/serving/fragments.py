@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from cotext.files.blocks import Block
-from cotext.files.markup import ElementRules, Markup
-from cotext.files.markup_tokens import BLOCKS, tokens
+from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
 from cotext.files.xml_places import read_markup
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError

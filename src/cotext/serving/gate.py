@@ -11,12 +11,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.dialects import Dialects, plain_refusal
-from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.limits import Admission
-from cotext.serving.logs import log_error, log_request
+from cotext.serving.errors import Dialects, RequestError, plain_refusal, without_paths
+from cotext.serving.keys import Admission
 from cotext.serving.metrics import Metrics
-from cotext.serving.record import RequestRecord, begin
+from cotext.serving.record import RequestRecord, begin, log_error, log_request
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings

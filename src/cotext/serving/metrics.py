@@ -8,7 +8,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
+from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.keys import Admission
 from cotext.serving.record import RequestRecord
 from cotext.serving.service import Service
 
@@ -77,3 +82,41 @@ class _Work(Collector):
         for state, count in service.jobs.counts().items():
             jobs.add_metric([state], count)
         yield jobs
+
+
+# --- What a machine asks that looks after a server: whether it lives, whether it is ready, and its figures.
+
+
+def routes() -> list[BaseRoute]:
+    """Health, readiness and metrics."""
+    return [Route("/health", _health), Route("/ready", _ready), Route("/metrics", _metrics)]
+
+
+refusal = plain_refusal
+
+
+async def _health(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _ready(request: Request) -> Response:
+    """503 while requests would be refused: a server that stops, or is full."""
+    admission: Admission = request.app.state.admission
+    if admission.stopping:
+        raise RequestError(503, "stopping")
+    if admission.full:
+        raise RequestError(503, "full", 1)
+    return JSONResponse({"status": "ready"})
+
+
+async def _metrics(request: Request) -> Response:
+    """Figures of all clients together: with keys, for those alone that were made for it."""
+    admission: Admission = request.app.state.admission
+    metrics: Metrics = request.app.state.metrics
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if not admission.may_see_metrics(key.strip() if scheme.lower() == "bearer" else None):
+        raise RequestError(
+            403,
+            "figures of the whole server need a key that was made for them, with --metrics",
+        )
+    return Response(metrics.text(), media_type=CONTENT_TYPE)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import StopRequest, stop_on_signals
 from cotext.serving.gate import is_loopback
-from cotext.serving.limits import Admission
+from cotext.serving.keys import Admission
 from cotext.serving.service import Service
 
 HEAD_SECONDS: Final = 20.0  # for the request line and headers

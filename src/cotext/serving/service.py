@@ -16,6 +16,7 @@ from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
+from cotext.serving.database import UsageStore
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
@@ -24,7 +25,6 @@ from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
-from cotext.serving.usage_store import UsageStore
 from cotext.translation.document_state import WindowLog
 from cotext.translation.wishes import Wishes
 

@@ -1,7 +1,6 @@
 """The corpus of a training run: prepared data as one configuration cuts and samples it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
@@ -9,13 +8,10 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.prepared import checked_digests
 from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.sentence_weights import read_weights
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import chosen_languages
 from cotext.data.views import Mixture, View
 from cotext.training.prepared_data import PreparedData
-
-WEIGHTS = "weights of sentences"  # among checksums
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,7 @@ class Corpus:
     symbols: SpecialSymbols
     unknown: int  # what hidden words become
     max_row_tokens: int
-    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer, weights and languages
+    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer and languages
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
         """The training batches of one process out of `shards`, each of at most `max_tokens`."""
@@ -51,18 +47,13 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
     """The corpus of a configuration, from prepared data.
 
     Raises:
-        CotextError: a file is not what the report of the prepared folder says; weights that are not of it.
+        CotextError: a file is not what the report of the prepared folder says.
     """
     checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):
         checksums["choice of languages"] = languages
-    train = data.train
-    if config.train.weight_by:
-        weights = read_weights(Path(config.train.weight_by), data.folder, data.train)
-        train = data.train.weighted(weights.of)
-        checksums[WEIGHTS] = config.train.weights_digest
     return Corpus(
-        train=train,
+        train=data.train,
         dev=data.dev,
         view=build_view(config.view),
         mixture=build_mixture(config.view),

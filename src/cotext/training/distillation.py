@@ -28,8 +28,7 @@ from cotext.data.encoding import EncodedChunk
 from cotext.data.languages import check_pair
 from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter
-from cotext.data.store_file import Flat
+from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
@@ -233,10 +232,6 @@ class DistillationJob(Job[Outcome]):
         if request.out.resolve().is_relative_to(request.data.resolve()):
             raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
         data = open_data(request.data)
-        if data.address:
-            raise CotextError(
-                f"{data.address}: distillation copies its data; fetch the folder to this machine first"
-            )
         opened = placed(open_run(request.teacher, request.device, dict(request.decode), request.checkpoint))
         self._translator = opened.translator
         self._translator.plan.check_passes()

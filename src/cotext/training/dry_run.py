@@ -93,7 +93,7 @@ class FirstBatch:
 class DryRun:
     """The figures of `train --dry-run`; memory in bytes, parameters of the model as it will be saved.
 
-    `training_instances` are those of an epoch; None: they would have to be fetched to be counted.
+    `training_instances` are those of an epoch.
     """
 
     system: str
@@ -104,7 +104,7 @@ class DryRun:
     learning: int
     training_documents: int
     training_sentences: int
-    training_instances: InstanceCounts | None
+    training_instances: InstanceCounts
     development_documents: int
     development_sentences: int
     development_instances: InstanceCounts
@@ -209,7 +209,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         learning=trained.learning,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
-        training_instances=_training_instances(setup),
+        training_instances=_counted(setup, setup.data.train, setup.corpus.mixture),
         development_documents=development.documents,
         development_sentences=development.sentences,
         development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
@@ -228,19 +228,11 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     )
 
 
-def _training_instances(setup: TrainingSetup) -> InstanceCounts | None:
-    """The instances of the training data, unless it lies elsewhere, in files that are fetched one by one."""
-    elsewhere = setup.data.address and len(setup.data.train.shards) > 1
-    return None if elsewhere else _counted(setup, setup.data.train, setup.corpus.mixture)
-
-
 def _counted(setup: TrainingSetup, store: TokenStore, mixture: Mixture) -> InstanceCounts:
     return count_instances(store, mixture, setup.corpus.symbols, setup.corpus.max_row_tokens)
 
 
-def _in_words(found: InstanceCounts | None, when: str = "") -> str:
-    if found is None:
-        return "not counted: the corpus is in several files elsewhere; prepare it, or copy it, here to count"
+def _in_words(found: InstanceCounts, when: str = "") -> str:
     long = f"; {found.too_long:,.0f} more are too long" if found.too_long else ""
     return (
         f"{found.instances:,.0f}{when}, on average {found.sentences:.1f} sentences, "

@@ -14,22 +14,19 @@ from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
-from cotext.runtime.addresses import address_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
-from cotext.training.remote_data import SHARDS_ON_DISK, fetch_data, fetcher
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A folder that `cotext prepare` made, opened; `address`: where it was fetched from, if it was."""
+    """A folder that `cotext prepare` made, opened."""
 
     folder: Path
     tokenizer: Tokenizer
     train: TokenStore
     dev: TokenStore
-    address: str = ""
 
     @property
     def files_read(self) -> list[str]:
@@ -101,33 +98,29 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder, on this machine or at an address.
+    """Open a prepared folder.
 
     Raises:
         CotextError: not such a folder, or parts of it made with another tokenizer.
     """
-    address = address_of(folder) or ""
-    if address:
-        folder = fetch_data(address)
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {where}`"
         )
     tokenizer = load_tokenizer(folder / "tokenizer")
-    fetch = fetcher(address, folder) if address and (folder / TRAIN).is_dir() else None
-    train = TokenStore(folder / TRAIN, fetch, SHARDS_ON_DISK if fetch else None)
+    train = TokenStore(folder / TRAIN)
     dev = TokenStore(folder / "dev.arrow")
     for store in (train, dev):
         store.require_tokenizer(tokenizer)
-    return PreparedData(folder, tokenizer, train, dev, address)
+    return PreparedData(folder, tokenizer, train, dev)
 
 
 def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
     """Write into a run folder which data it is trained on: `data.json`."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     content = {
-        "folder": data.address or str(data.folder.resolve()),
+        "folder": str(data.folder.resolve()),
         **totals,
         "checksums": checksums,
         "usual_source_tokens": data.usual_source_tokens,
@@ -178,7 +171,7 @@ def _noted_folder(run: Path) -> Path:
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
         ) from None
-    if address_of(folder) is None and not store_exists(folder / TRAIN):
+    if not store_exists(folder / TRAIN):
         raise CotextError(
             f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
         )

@@ -3,11 +3,8 @@
 from pathlib import Path
 
 from cotext.config.recipe import Config
-from cotext.data.formats.streams import check_readable
 from cotext.data.languages import Languages, check_pair
-from cotext.losses.build import require_weighable
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
 from cotext.training.prepared_data import PreparedData
 from cotext.training.start_settings import settle_by_start, written_config
 
@@ -37,37 +34,10 @@ def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config
     """Settle all that depends on the data, on the run to start from, and on what is in the run folder.
 
     Raises:
-        CotextError: as `resolve`, `settle_start`, `settle_by_start` and `settle_weights`.
+        CotextError: as `resolve`, `settle_start` and `settle_by_start`.
     """
-    config = settle_weights(resolve(config, data), data)
-    return _settle_batches(settle_by_start(settle_start(config, run, recipe), run), run)
-
-
-def settle_weights(config: Config, data: PreparedData) -> Config:
-    """Fill in the digest of the file of weights, if sentences are weighted.
-
-    Raises:
-        CotextError: no such file, or another than a configuration says that was a run's; a loss that cannot
-            weight sentences, or data at an address.
-    """
-    train, path = config.train, Path(config.train.weight_by)
-    if not train.weight_by:
-        if train.weights_digest:
-            raise CotextError("train.weights_digest is that of a file: name it by train.weight_by")
-        return config
-    require_weighable(config.loss, config.model.nat.path)
-    if data.address:
-        raise CotextError(
-            f"train.weight_by: weights are compared with all of the data, and these are at {data.address}; "
-            "fetch the folder to this machine first"
-        )
-    check_readable(path)
-    digest = checksum(path)
-    if train.weights_digest not in ("", digest):
-        raise CotextError(
-            f"{path}: not the weights that train.weights_digest tells; give those, or leave that key out"
-        )
-    return config.model_copy(update={"train": train.model_copy(update={"weights_digest": digest})})
+    config = settle_start(resolve(config, data), run, recipe)
+    return _settle_batches(settle_by_start(config, run), run)
 
 
 def _settle_batches(config: Config, run: Path) -> Config:

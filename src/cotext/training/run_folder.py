@@ -25,7 +25,6 @@ MAY_CHANGE = (
     "train.patience",
     "train.log_every",
     "train.threads",
-    "train.weight_by",
     "train.shard_model",
     "train.checkpoint_activations",
     "train.average",

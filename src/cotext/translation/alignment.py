@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import bracketed_targets
 from cotext.data.documents import ParallelDocument
-from cotext.data.token_spans import token_spans
+from cotext.data.words import token_spans
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
 from cotext.losses.ctc import Lattices

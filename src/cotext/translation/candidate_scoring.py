@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.batch import Instance, SpecialSymbols
-from cotext.data.batching import pack_while
-from cotext.data.collate import padded, source_batch, target_row
+from cotext.data.collate import pack_while, padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window

@@ -15,8 +15,7 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.batching import pack
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Window

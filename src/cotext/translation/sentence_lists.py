@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cotext.data.batch import Instance, Source
-from cotext.data.batching import pack
-from cotext.data.collate import source_batch
+from cotext.data.collate import pack, source_batch
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.tokenizer import Tokenizer
 from cotext.search.beam_search import Hypothesis

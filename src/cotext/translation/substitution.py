@@ -23,10 +23,8 @@ from itertools import groupby
 from typing import Final
 
 from cotext.data.batch import Instance
-from cotext.data.batching import pack
-from cotext.data.collate import source_batch
-from cotext.data.token_spans import token_spans
-from cotext.data.words import occurrences, words_of
+from cotext.data.collate import pack, source_batch
+from cotext.data.words import occurrences, token_spans, words_of
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.guide import SentenceConstraints
 from cotext.search.lexical import SentenceAutomaton, Written

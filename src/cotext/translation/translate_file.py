@@ -87,6 +87,7 @@ class CorpusJob(Job[FileReport]):
         if scores is not None and not self._translator.plan.options.scored:
             raise CotextError(f"{scores}: decode.scores = false leaves scores out; leave out one of the two")
         self._format = format or detect_format(source)
+        find_format(self._format).require_written()
         checksums = checksums_of([source], self._format)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)

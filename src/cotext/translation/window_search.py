@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Instance
-from cotext.data.batching import pack
-from cotext.data.collate import source_batch
+from cotext.data.collate import pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.shortlist import Shortlist
 from cotext.search.beam_search import Hypothesis

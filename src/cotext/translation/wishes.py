@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.translation.requests import Wished
-from cotext.translation.terms.glossary import Glossary, read_lemmas, read_words
-from cotext.translation.terms.memory import TranslationMemory
-from cotext.translation.terms.term_report import TermReport, term_report
-from cotext.translation.terms.terms import Inflection, TermGuide
+from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_lemmas, read_words
+from cotext.translation.terms.terms import Inflection, TermGuide, TermReport, term_report
 from cotext.translation.translator import DocumentTranslator
 
 

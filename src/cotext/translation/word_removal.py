@@ -17,8 +17,8 @@ from torch import Tensor
 
 from cotext.data.batch import Instance
 from cotext.data.documents import ParallelDocument
-from cotext.data.token_spans import token_spans
 from cotext.data.tokenizer import Tokenizer
+from cotext.data.words import token_spans
 from cotext.translation.scorer import DocumentRow, DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import units
 

@@ -1,17 +1,17 @@
 """The controlled corpus: a small English-German world in which the use of context can be measured."""
 
-from cotext.data.controlled.contrast import contrastive_suites
-from cotext.data.controlled.links import WordLinks
-from cotext.data.controlled.splits import (
+from cotext.data.controlled.contrast import (
     SIZES,
     VERSION,
+    WordLinks,
+    contrastive_suites,
     development_documents,
     linked_documents,
     split_of,
     test_documents,
     training_documents,
 )
-from cotext.data.controlled.word_order import WORD_ORDERS, WordOrder, word_order
+from cotext.data.controlled.lexicon import WORD_ORDERS, WordOrder, word_order
 
 __all__ = [
     "SIZES",

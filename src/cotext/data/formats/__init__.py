@@ -10,21 +10,16 @@ from cotext.data.formats.corpus import (
     write_parallel,
     write_translations,
 )
-from cotext.data.formats.detection import detect_format
-from cotext.data.formats.table import FORMATS
-from cotext.data.formats.validation import CorpusProblems, Problem, validate_corpus
+from cotext.data.formats.table import FORMATS, detect_format
 
 __all__ = [
     "FORMATS",
-    "CorpusProblems",
-    "Problem",
     "detect_format",
     "located_documents",
     "place_of_sentence",
     "read_documents",
     "read_parallel",
     "second_file",
-    "validate_corpus",
     "write_documents",
     "write_parallel",
     "write_translations",

@@ -5,9 +5,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from cotext.data.beads import Alignment, aligned_documents
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import (
     empty_lines_between,
     encode_side_line,
@@ -15,11 +13,10 @@ from cotext.data.formats.docids import (
     read_side_file,
     side_file_to_write,
 )
-from cotext.data.formats.records import Record, Side
+from cotext.data.formats.records import Alignment, Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
-from cotext.data.formats.table import Format, find_format
-from cotext.data.formats.tmx import encode_tmx
-from cotext.data.formats.wmt_xml import encode_wmt_xml
+from cotext.data.formats.table import Format, detect_format, find_format
+from cotext.data.formats.xml_formats import encode_tmx
 from cotext.runtime.errors import CotextError
 
 
@@ -77,8 +74,7 @@ def read_parallel(
 ) -> Iterator[ParallelDocument]:
     """Read two files in step, or one that holds both languages (`target` None), where its format does.
 
-    A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
-    to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
+    With `skip_unequal`, documents with unequal numbers of sentences are left out, and counted in `alignment`.
     Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
     differ (UnequalSidesError), and for all that read_documents refuses.
     """
@@ -106,17 +102,14 @@ def _pairs_of_one_file(
 ) -> Iterator[ParallelDocument]:
     for record in checked_records(path, format):
         source, target = record.source or (), record.target or ()
-        if skip_unequal and record.beads is None and source and target and len(source) != len(target):
+        if skip_unequal and source and target and len(source) != len(target):
             counts.unequal += 1
             continue
         problem = both_sides_problem(record)
         if problem:
             kind = CotextError if record.source is None or record.target is None else UnequalSidesError
             raise kind(f"{path}:{record.line}: {problem}")
-        if record.beads is None:
-            yield ParallelDocument(record.id, source, target)
-        else:
-            yield from aligned_documents(record.id, source, target, record.beads, counts)
+        yield ParallelDocument(record.id, source, target)
 
 
 def _pairs_of_two_files(
@@ -157,15 +150,13 @@ def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool
     if both_have_ids and source.id != target.id:
         return (
             f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
-            "files "
-            "need the same documents in the same order"
+            "files need the same documents in the same order"
         )
     counts = len(source.sentences or ()), len(target.sentences or ())
     if counts[0] != counts[1]:
         return (
             f"document {source.id!r} (number {order}) has {counts[0]} sentences in the source but "
-            f"{counts[1]} in "
-            "the target; every source sentence needs exactly one target sentence"
+            f"{counts[1]} in the target; every source sentence needs exactly one target sentence"
         )
     return None
 
@@ -177,11 +168,10 @@ def both_sides_problem(record: Record) -> str | None:
             "target" if record.source is not None else "source" if record.target is not None else "second"
         )
         return f"document {record.id!r} has no {missing} side; a parallel corpus needs both languages"
-    if record.beads is None and len(record.source) != len(record.target):
+    if len(record.source) != len(record.target):
         return (
             f"document {record.id!r} has {len(record.source)} source sentences but {len(record.target)} "
-            "target sentences; every source sentence needs exactly one target sentence (or, in jsonl, beads "
-            "that say which belong together)"
+            "target sentences; every source sentence needs exactly one target sentence"
         )
     return None
 
@@ -201,9 +191,8 @@ def empty_document_problem(record: Record, format: Format) -> str:
     """Say that a document has no sentences and what to do about it."""
     if format.name == "text":
         return (
-            "an empty line where a sentence should begin: an empty document, or an empty sentence, which the "
-            "format "
-            "text cannot hold; leave one empty line between documents and none at the beginning"
+            "an empty line where a sentence should begin: an empty document, or an empty sentence, which "
+            "the format text cannot hold; leave one empty line between documents and none at the beginning"
         )
     return f"document {record.id!r} is empty; remove it"
 
@@ -229,8 +218,8 @@ def write_documents(
 ) -> None:
     """Write documents of one language; `path` gets its name only when all are written.
 
-    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt-xml
-    `<src>`, wmt hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
+    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt
+    hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
     cannot hold, for no documents, and where storage refuses.
     """
     row = find_format(format)
@@ -239,7 +228,7 @@ def write_documents(
         Record(d.id, source=d.sentences) if as_sources else Record(d.id, sentences=d.sentences)
         for d in documents
     )
-    _write(row, row.encode, [path], ((record,) for record in records))
+    _write(row, [path], ((record,) for record in records))
 
 
 def write_parallel(
@@ -251,7 +240,7 @@ def write_parallel(
 ) -> None:
     """Write two files, or with `target` None one file with both languages, where the format holds both.
 
-    `languages` become the `lang` attributes of wmt-xml and tmx. Raises CotextError as write_documents does.
+    `languages` become the `lang` attributes of tmx. Raises CotextError as write_documents does.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -259,12 +248,12 @@ def write_parallel(
             raise CotextError(
                 f"the format {format} holds both languages in one file; leave out the target file {target}"
             )
-        _write(row, _encoder(row, languages, "ref"), [source], _both_sides(documents))
+        _write(row, [source], _both_sides(documents), languages)
         return
     if target is None:
         raise CotextError(f"the format {format} holds one language a file; name the target file too")
     sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
-    _write(row, row.encode, [source, target], sides)
+    _write(row, [source, target], sides)
 
 
 def write_translations(
@@ -275,15 +264,15 @@ def write_translations(
 ) -> None:
     """Write what a translation of a file in `format` is in the same format; the target is the hypothesis.
 
-    Formats of one language hold the hypothesis alone; tsv and jsonl hold source and hypothesis, wmt-xml
-    `<src>` and `<hyp>`: read_documents with side "target" gives the hypotheses of each. Raises CotextError as
+    Formats of one language hold the hypothesis alone, the others source and hypothesis: read_documents with
+    side "target" gives the hypotheses of each. Raises CotextError as
     write_documents does.
     """
     row = find_format(format)
     if row.holds_both_languages:
-        _write(row, _encoder(row, languages, "hyp"), [path], _both_sides(documents))
+        _write(row, [path], _both_sides(documents), languages)
     else:
-        _write(row, row.encode, [path], ((Record(d.id, sentences=d.target),) for d in documents))
+        _write(row, [path], ((Record(d.id, sentences=d.target),) for d in documents))
 
 
 def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]]:
@@ -291,24 +280,19 @@ def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]
         yield (Record(document.id, source=document.source, target=document.target),)
 
 
-def _encoder(row: Format, languages: tuple[str, str] | None, target_element: str) -> Callable[[Record], str]:
-    if row.name == "wmt-xml":
-        return partial(encode_wmt_xml, languages=languages, target_element=target_element)
-    if row.name == "tmx":
-        return partial(encode_tmx, languages=languages)
-    return row.encode
-
-
 def _write(
     row: Format,
-    encode: Callable[[Record], str],
     paths: list[Path],
     documents: Iterable[tuple[Record, ...]],
+    languages: tuple[str, str] | None = None,
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    row.require_written()
     if row.write is not None:
         row.write(paths[0], (records[0] for records in documents))
         return
+    assert row.encode is not None
+    encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
@@ -322,8 +306,7 @@ def _write(
             if row.neighbours_need_different_ids and document_id == previous:
                 raise CotextError(
                     f"two documents in a row have the id {document_id!r}, and the format {row.name} could "
-                    "not "
-                    "tell them apart; rename one or write jsonl instead"
+                    "not tell them apart; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
                 opening = row.header if previous is None else between
@@ -332,8 +315,7 @@ def _write(
                 except UnicodeEncodeError:
                     raise CotextError(
                         f"{sink.path}: document {document_id!r} holds half a character (a lone surrogate), "
-                        "which "
-                        "UTF-8 cannot write; remove it"
+                        "which UTF-8 cannot write; remove it"
                     ) from None
                 except CotextError as error:
                     if str(error).startswith(str(sink.path)):

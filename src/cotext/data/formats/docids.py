@@ -144,8 +144,7 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
                     raise CotextError(
                         f"{path}:{waiting[0]}: expected the empty line before document {document_id!r} "
                         f"({side_path}:{side_line}) but found {waiting[1][:60]!r}; the side file counts "
-                        "fewer "
-                        "sentences than the document before it has"
+                        "fewer sentences than the document before it has"
                     )
                 waiting = None
                 line_number += 1
@@ -186,8 +185,7 @@ def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
                 number = (text or side)[0]
                 raise CotextError(
                     f"{ended}: ends before line {number}, but {longer} goes on; the side file needs exactly "
-                    "one "
-                    "document id for every line of text"
+                    "one document id for every line of text"
                 )
             number, document_id = side
             sentence = text[1].strip(OUTER_SPACE)

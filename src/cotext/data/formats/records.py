@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cotext.data.beads import Bead
 from cotext.runtime.errors import CotextError
 
 Side = Literal["source", "target"]
@@ -23,8 +22,7 @@ class Record:
     """A document as a file holds it, in one language (`sentences`) or two (`source`, `target`).
 
     `line` is where its first sentence begins; `lines_per_sentence` is 1 where each sentence has a line of
-    its own, and 0 where the whole document shares one place. `beads` say how source and target are aligned
-    where not one to one.
+    its own, and 0 where the whole document shares one place.
     """
 
     id: str
@@ -33,7 +31,6 @@ class Record:
     sentences: tuple[str, ...] | None = None
     source: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
-    beads: tuple[Bead, ...] | None = None
 
     def side(self, side: Side) -> tuple[str, ...] | None:
         """Give the sentences of one side; a document in one language serves as either."""
@@ -44,6 +41,13 @@ class Record:
     def line_of(self, sentence: int) -> int:
         """Give the line of sentence number `sentence`, counted from 0."""
         return self.line + sentence * self.lines_per_sentence
+
+
+@dataclass(slots=True)
+class Alignment:
+    """`unequal`: documents left out of a corpus, as their sides are of unequal numbers of sentences."""
+
+    unequal: int = 0
 
 
 class Gathered(list[str]):

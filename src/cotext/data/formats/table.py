@@ -1,14 +1,31 @@
 """The table of formats: each row says how one is read and written and what it can carry."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, parquet, tmx, tsv, wmt, wmt_xml
-from cotext.data.formats.records import Record
+from cotext.data.formats import docids, line_formats, parquet, wmt, xml_formats
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.line_formats import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK, begins_talks
+from cotext.data.formats.records import OUTER_SPACE, Record
+from cotext.data.formats.streams import (
+    CORPUS_ROOTS,
+    PARQUET,
+    TRANSLATION_MEMORY,
+    beginning,
+    binary_kind,
+    check_readable,
+    is_regular,
+    markup_kind,
+    refuse,
+    subtitle_kind,
+)
+from cotext.data.formats.wmt import begins_wmt
 from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.reading import parse_json
 
 # Suffixes of formats that people have and that are not written.
 UNWRITTEN: Final = frozenset(
@@ -16,23 +33,19 @@ UNWRITTEN: Final = frozenset(
 )
 
 
-def _no_text(record: Record) -> str:
-    raise TypeError("this format is no text")
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` gives the text of one document; `header`, `between` and `footer` surround the documents. `write`,
-    of a format that is no text, writes all of them.
+    of a format that is no text, writes all of them. A format with neither is read only.
     `holds_empty_sentences`: wherever they stand. `languages`: of a format that names them, reads the codes of
     source and target, each empty if the file does not have it.
     """
 
     name: str
     read: Callable[[Path], Iterator[Record]]
-    encode: Callable[[Record], str] = _no_text
+    encode: Callable[[Record], str] | None = None
     header: str = ""
     between: str = ""
     footer: str = ""
@@ -43,62 +56,69 @@ class Format:
     write: Callable[[Path, Iterable[Record]], None] | None = None
     languages: Callable[[Path], tuple[str, str]] | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether documents can be written in this format."""
+        return self.encode is not None or self.write is not None
+
+    def require_written(self) -> None:
+        """Raise CotextError if documents cannot be written in this format."""
+        if not self.is_written:
+            written = ", ".join(name for name, row in FORMATS.items() if row.is_written)
+            raise CotextError(
+                f"the format {self.name} is read, not written; choose one of {written} "
+                "(`cotext convert FILE --to jsonl --out NEW` makes a copy in another format)"
+            )
+
 
 FORMATS = {
     row.name: row
     for row in (
         Format(
             "text",
-            marked_lines.read_text,
-            marked_lines.encode_text,
+            line_formats.read_text,
+            line_formats.encode_text,
             between="\n",
             holds_empty_sentences=False,
         ),
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
-        Format("d-lines", marked_lines.read_d_lines, marked_lines.encode_d_lines),
-        Format("iwslt-tags", iwslt_tags.read_iwslt_tags, iwslt_tags.encode_iwslt_tags, carries_ids=True),
-        Format(
-            "eos-groups",
-            marked_lines.read_eos_groups,
-            marked_lines.encode_eos_groups,
-            holds_empty_sentences=False,
-        ),
-        Format(
-            "line-documents",
-            marked_lines.read_line_documents,
-            marked_lines.encode_line_documents,
-            holds_empty_sentences=False,
-        ),
+        Format("d-lines", line_formats.read_d_lines, line_formats.encode_d_lines),
+        Format("iwslt-tags", line_formats.read_iwslt_tags, carries_ids=True),
+        Format("eos-groups", line_formats.read_eos_groups),
+        Format("line-documents", line_formats.read_line_documents),
         Format(
             "wmt-xml",
-            wmt_xml.read_wmt_xml,
-            wmt_xml.encode_wmt_xml,
-            header=wmt_xml.HEADER,
-            footer=wmt_xml.FOOTER,
+            xml_formats.read_wmt_xml,
             carries_ids=True,
             holds_both_languages=True,
-            languages=wmt_xml.languages_of_wmt_xml,
+            languages=xml_formats.languages_of_wmt_xml,
         ),
         Format(
             "tmx",
-            tmx.read_tmx,
-            tmx.encode_tmx,
-            header=tmx.HEADER,
-            footer=tmx.FOOTER,
+            xml_formats.read_tmx,
+            xml_formats.encode_tmx,
+            header=xml_formats.HEADER,
+            footer=xml_formats.FOOTER,
             carries_ids=True,
             holds_both_languages=True,
-            languages=tmx.languages_of_tmx,
+            languages=xml_formats.languages_of_tmx,
             neighbours_need_different_ids=True,
         ),
         Format(
             "tsv",
-            tsv.read_tsv,
-            tsv.encode_tsv,
+            line_formats.read_tsv,
+            line_formats.encode_tsv,
             carries_ids=True,
             holds_both_languages=True,
             neighbours_need_different_ids=True,
         ),
-        Format("jsonl", jsonl.read_jsonl, jsonl.encode_jsonl, carries_ids=True, holds_both_languages=True),
+        Format(
+            "jsonl",
+            line_formats.read_jsonl,
+            line_formats.encode_jsonl,
+            carries_ids=True,
+            holds_both_languages=True,
+        ),
         Format(
             "wmt",
             wmt.read_wmt,
@@ -141,3 +161,92 @@ def require_written(out: Path) -> None:
     """Raise CotextError if an output is named after a format that is not written."""
     if out.suffix.lower() in UNWRITTEN:
         raise CotextError(f"{out}: ends in {out.suffix}, a format that is not written; choose another name")
+
+
+# --- Detection of corpus formats by the beginning of the content and by side files.
+
+BEGINNING_BYTES = 1 << 18
+# A prolog that markup follows, or a root element by itself; a sentence may begin with "<" too.
+_PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
+_ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
+_PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
+_SEGMENT = re.compile(r"^[^\S\n]*<seg\s", re.MULTILINE)
+_OBJECT_BEGINNING = re.compile(r'\{\s*"')
+_CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\[\s*["\[{]')
+CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
+
+
+def detect_format(path: Path) -> str:
+    """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
+
+    The rules, the first that holds: a Parquet table, a JSON object on the first line (of WMT, with
+    `doc_id` and a text), lines that open a talk, an XML beginning, a first line `<d>`, a
+    side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
+    for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
+    for one that is no corpus but markup, subtitles or a binary file.
+    """
+    check_readable(path)
+    if not is_regular(path):
+        raise CotextError(
+            f"{path}: the format of what is no regular file cannot be detected; name the format"
+        )
+    head, complete = beginning(path, BEGINNING_BYTES)
+    if (kind := binary_kind(head)) == PARQUET:
+        return "parquet"
+    refuse(path, kind)
+    text = head.decode(errors="replace")
+    lines = [line.strip("\r") for line in text.split("\n")]
+    if not complete and len(lines) > 1:
+        lines.pop()
+    first = next((line.strip(OUTER_SPACE) for line in lines if line.strip(OUTER_SPACE)), "")
+    if not first and complete:
+        raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
+    if _is_object(first, complete or len(lines) > 1):
+        return "wmt" if begins_wmt(first) else "jsonl"
+    kind = CATALOGUES.get(path.suffix.lower(), "")
+    if kind == "YAML" or (kind and _CATALOGUE_BEGINNING.match(first)):
+        refuse(path, f"{kind}, as a catalogue of strings")
+    if begins_talks(lines) and not _SEGMENT.search(text):
+        return "iwslt-tags"
+    prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
+    if prolog or _ROOT_BEGINNING.match(first):
+        kind = markup_kind(text)
+        if kind == TRANSLATION_MEMORY:
+            return "tmx"
+        refuse(path, kind)
+        return "wmt-xml"
+    if first == DOCUMENT_LINE:
+        return "d-lines"
+    if find_side_file(path) is not None:
+        return "docids"
+    kind = markup_kind(text) if first.startswith("<") else subtitle_kind(lines)
+    if kind == TRANSLATION_MEMORY:
+        return "tmx"
+    refuse(path, kind)
+    if any(BOUNDARY_MARK.search(line) for line in lines):
+        return "line-documents"
+    if any(EOS_MARK.search(line) for line in lines):
+        return "eos-groups"
+    if lines[-1] == "":
+        lines.pop()
+    if {line.count("\t") for line in lines} in ({1}, {2}) and all(
+        line.split("\t")[0].strip() for line in lines
+    ):
+        return "tsv"
+    return "text"
+
+
+def format_in(path: Path, format: str | None, language: str | None) -> str:
+    """Name the format of a file, and of a file of WMT the language that is asked for."""
+    name = format or detect_format(path)
+    return f"{name}:{language}" if name == "wmt" and language else name
+
+
+def _is_object(line: str, whole: bool) -> bool:
+    if not whole:
+        return _OBJECT_BEGINNING.match(line) is not None
+    try:
+        return isinstance(parse_json(line, "", numbers=False), dict)
+    except CotextError:
+        # A broken object is still no sentence: the reader will say where it breaks.
+        return re.match(r'\{\s*"(id|source|target|sentences)"\s*:', line) is not None

@@ -12,7 +12,7 @@ from cotext.data.tokenizer.fairseq import (
     FairseqTokenizer,
     language_symbols,
 )
-from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice
+from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice, MarianTokenizer
 from cotext.data.tokenizer.kinds import (
     KINDS,
     choose_languages,
@@ -23,7 +23,6 @@ from cotext.data.tokenizer.kinds import (
     train_tokenizer,
     with_all_processors,
 )
-from cotext.data.tokenizer.marian import MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer

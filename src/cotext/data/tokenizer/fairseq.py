@@ -11,12 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
-from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice, TextSide
-from cotext.data.tokenizer.piece_table import (
+from cotext.data.tokenizer.imported import (
     END,
     PADDING,
     UNKNOWN,
+    ImportedTokenizer,
+    LanguageChoice,
     PieceTable,
+    TextSide,
     extended,
     open_model,
     read_object,

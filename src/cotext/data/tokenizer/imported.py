@@ -4,20 +4,152 @@ What stands in a document is text, and never becomes a symbol: neither `</s>` no
 Language symbols come from the choice of languages alone, once at the head of a row.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import sentencepiece
 from sentencepiece import SentencePieceProcessor
 
-from cotext.data.tokenizer.piece_table import WORD_BOUNDARY, PieceTable
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side
+from cotext.data.tokenizer.protocol import (
+    MAX_VOCABULARY,
+    SPECIAL_SYMBOLS,
+    Side,
+    fingerprint_of_files,
+    save_files,
+)
 from cotext.data.tokenizer.sentencepiece import encode_all
-from cotext.data.tokenizer.storage import fingerprint_of_files, save_files
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+
+# --- Vocabularies of imported models: the rows of an embedding matrix by name, and the piece ids they
+# become.
+#
+# Rows keep their order and lose two: the end of a sentence and padding are special symbols of every
+# tokenizer.
+#
+#     row      0     1      2   3     4          5            6
+#     name     </s>  <unk>  ▁a  ▁the  >>deu<<    madeupword0  <pad>
+#     piece          0      1   2     3          4
+
+MAX_OBJECT_BYTES = 1 << 26  # twice the longest published
+END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
+WORD_BOUNDARY = "▁"
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTable:
+    """The pieces of one side: names, rows of the imported matrix, and which of them text may become.
+
+    `ids` has the pieces of text alone: a symbol is never encoded, whatever the text holds.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    ids: Mapping[str, int]
+    symbols: frozenset[int]
+    unk: int
+
+    @classmethod
+    def of(cls, names: Sequence[str], is_symbol: Collection[str], what: str) -> "PieceTable":
+        """The table of rows by name; those of `is_symbol`, the unknown piece too, are no text.
+
+        Raises:
+            CotextError: without an end of sentence, or without an unknown piece.
+        """
+        for needed in (END, UNKNOWN):
+            if needed not in names:
+                raise CotextError(f"{what}: not the vocabulary of such a model: {needed} is not in it")
+        rows = tuple(row for row, name in enumerate(names) if name not in (END, PADDING))
+        kept = tuple(names[row] for row in rows)
+        symbols = frozenset(i for i, name in enumerate(kept) if name in is_symbol)
+        ids = {name: i for i, name in enumerate(kept) if i not in symbols and name != UNKNOWN}
+        return cls(kept, rows, ids, symbols, kept.index(UNKNOWN))
+
+    def encode(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of the pieces of a text."""
+        return [self.ids.get(piece, self.unk) for piece in pieces]
+
+
+def read_object(content: bytes, what: str) -> dict[str, Any]:
+    """The JSON object in a file of a tokenizer.
+
+    Raises:
+        CotextError: larger than any such file, no text in UTF-8, or no JSON object.
+    """
+    if len(content) > MAX_OBJECT_BYTES:
+        raise CotextError(f"{what}: longer than the {MAX_OBJECT_BYTES:,} bytes that such a file may have")
+    try:
+        found = parse_json(content.decode(), what)
+    except UnicodeDecodeError:
+        raise CotextError(f"{what}: not a text in UTF-8") from None
+    if not isinstance(found, dict):
+        raise CotextError(f"{what}: damaged: holds no JSON object")
+    return found
+
+
+def read_vocabulary(content: bytes, what: str) -> list[str]:
+    """The names of rows, in order, of a JSON object of names and row numbers.
+
+    Raises:
+        CotextError: no such object, or row numbers that are not 0, 1, 2 ..., each once.
+    """
+    found = read_object(content, what)
+    if len(found) > MAX_VOCABULARY:
+        raise CotextError(f"{what}: more than {MAX_VOCABULARY:,} pieces")
+    names: list[str | None] = [None] * len(found)
+    for name, row in found.items():
+        if type(row) is not int or not 0 <= row < len(names) or names[row] is not None:
+            raise CotextError(
+                f"{what}: damaged: piece {shown(name)} has the number {shown(row)}, and they count "
+                "from 0, each once"
+            )
+        names[row] = name
+    return [name for name in names if name is not None]
+
+
+def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
+    """Names for all rows of a matrix that has more than the vocabulary names.
+
+    Raises:
+        CotextError: it has fewer, or absurdly many.
+    """
+    if rows is None:
+        return list(names)
+    if not len(names) <= rows <= MAX_VOCABULARY:
+        raise CotextError(
+            f"{what}: {len(names):,} pieces, and the model has {rows:,} rows; they are not of one model"
+        )
+    return [*names, *(f"madeupword{row}" for row in range(len(names), rows))]
+
+
+def unnamed(names: Sequence[str]) -> set[str]:
+    """The names that stand for rows without a piece: the last ones, as `extended` or fairseq made them."""
+    found = set()
+    for name in reversed(names):
+        if not name.startswith("madeupword"):
+            break
+        found.add(name)
+    return found
+
+
+def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcessor:
+    """A sentencepiece model.
+
+    Raises:
+        CotextError: it is none.
+    """
+    if not content:  # which sentencepiece would take for a model without pieces
+        raise CotextError(f"{what}: not a sentencepiece model: it is empty")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise CotextError(f"{what}: not a sentencepiece model: {error}") from None
+
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # which sentencepiece cannot read
@@ -188,3 +320,100 @@ class ImportedTokenizer:
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and the files that hold the tokenizer into the folder, made if absent."""
         save_files(folder, self, self.kind, self._files, asdict(self.chosen))
+
+
+# --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and a vocabulary of Marian's own.
+#
+# As `MarianTokenizer` of transformers does: text -> pieces by the model of its side -> ids by vocab.json,
+# an unknown piece -> `<unk>`, nothing cleaned before. But for one thing: `>>deu<<` at the head of a text,
+# which is a symbol there, is text here; the symbol comes from the target language that is chosen.
+
+_OPENING, _CLOSING = ">>", "<<"
+
+
+class MarianTokenizer(ImportedTokenizer):
+    """Pieces of the sentencepiece model of each side, numbered by vocab.json, or by one file for each side.
+
+    The target language is a tag at the head of the source row, where the vocabulary has tags.
+    """
+
+    kind = "marian"
+    required = ("source.spm", "target.spm", "vocab.json")
+    optional = ("target_vocab.json",)
+
+    @classmethod
+    def from_files(
+        cls,
+        source_spm: bytes,
+        target_spm: bytes,
+        vocabulary: bytes,
+        target_vocabulary: bytes | None = None,
+        *,
+        rows: int | None = None,
+        target_rows: int | None = None,
+        target_language: str = "",
+    ) -> Self:
+        """The tokenizer of the contents of source.spm, target.spm, vocab.json and, where vocabularies are
+        separate, target_vocab.json.
+
+        `rows`: of the embedding matrix, where it has more than the vocabulary names (`target_rows`: of that
+        of the target).
+
+        Raises:
+            CotextError: a file that is none of these, or of another model than the rest.
+        """
+        files = {"source.spm": source_spm, "target.spm": target_spm}
+        files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")
+        if target_vocabulary is not None:
+            files["target_vocab.json"] = _of_rows(target_vocabulary, target_rows, "target_vocab.json")
+        return cls.from_stored(files, LanguageChoice()).with_languages("", target_language)
+
+    @classmethod
+    def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
+        """The tokenizer of the files that `save` wrote; raises CotextError as `from_files`."""
+        tables = {
+            name: _table(files[name], name) for name in ("vocab.json", "target_vocab.json") if name in files
+        }
+        source, target = tables["vocab.json"], tables.get("target_vocab.json", tables["vocab.json"])
+        sides = (
+            TextSide(open_model(files["source.spm"], "source.spm"), source),
+            TextSide(open_model(files["target.spm"], "target.spm"), target),
+        )
+        tags = {
+            name.removeprefix(_OPENING).removesuffix(_CLOSING): i
+            for i, name in enumerate(source.names)
+            if _is_tag(name)
+        }
+        return cls(files, *sides, tags, chosen)
+
+    def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if not self.chosen.target:
+            return (), ()
+        tag = self.languages[self._found(self.chosen.target, "the target language")]
+        return ((tag if tag < self.pieces else tag + SPECIAL_SYMBOLS),), ()
+
+    def lacking(self) -> list[Side]:
+        """The target, where there are tags of several languages."""
+        return ["target"] if len(self.languages) > 1 and not self.chosen.target else []
+
+    def with_languages(self, source: str, target: str) -> Self:
+        """As for other tokenizers; the source language has no symbol, and any is taken."""
+        return super().with_languages("", target)
+
+
+def _is_tag(name: str) -> bool:
+    return name.startswith(_OPENING) and name.endswith(_CLOSING) and len(name) > len(_OPENING + _CLOSING)
+
+
+def _table(vocabulary: bytes, what: str) -> PieceTable:
+    names = read_vocabulary(vocabulary, what)
+    return PieceTable.of(names, {name for name in names if _is_tag(name)} | unnamed(names), what)
+
+
+def _of_rows(vocabulary: bytes, rows: int | None, what: str) -> bytes:
+    """The vocabulary with a name for every row of the matrix; the same where it has them."""
+    names = read_vocabulary(vocabulary, what)
+    if rows is None or rows == len(names):
+        return vocabulary
+    named = {name: row for row, name in enumerate(extended(names, rows, what))}
+    return json.dumps(named, ensure_ascii=False).encode()

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from cotext.data.tokenizer.fairseq import FairseqTokenizer
-from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice
-from cotext.data.tokenizer.marian import MarianTokenizer
+from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice, MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side, Tokenizer, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import (
+    FORMAT_VERSION,
+    MAX_VOCABULARY,
+    Side,
+    Tokenizer,
+    TokenizerSettings,
+    clean,
+    description_of,
+    fingerprint_of,
+    fingerprint_of_files,
+)
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.data.tokenizer.storage import FORMAT_VERSION, description_of, fingerprint_of, fingerprint_of_files
 from cotext.data.tokenizer.trimmed import KEPT, TrimmedTokenizer, whole_of
 from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown

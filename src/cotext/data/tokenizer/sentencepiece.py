@@ -8,8 +8,15 @@ from typing import Any, Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean, usual_vocabulary
-from cotext.data.tokenizer.storage import fingerprint_of, save
+from cotext.data.tokenizer.protocol import (
+    SPECIAL_SYMBOLS,
+    Side,
+    TokenizerSettings,
+    clean,
+    fingerprint_of,
+    save,
+    usual_vocabulary,
+)
 from cotext.runtime.errors import CotextError
 
 # Below this size the 256 byte pieces would be a sizeable part of the vocabulary.

@@ -16,11 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from cotext.data.tokenizer.imported import ImportedTokenizer
-from cotext.data.tokenizer.piece_table import WORD_BOUNDARY
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer
+from cotext.data.tokenizer.imported import WORD_BOUNDARY, ImportedTokenizer
+from cotext.data.tokenizer.protocol import FORMAT_VERSION, SPECIAL_SYMBOLS, Side, Tokenizer, fingerprint_of
 from cotext.data.tokenizer.sentencepiece import SentencePieceTokenizer
-from cotext.data.tokenizer.storage import FORMAT_VERSION, fingerprint_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.reading import parse_json, read_json

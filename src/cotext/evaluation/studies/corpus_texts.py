@@ -10,8 +10,7 @@ from pathlib import Path
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.data.languages import Languages, check_pair, check_sides
-from cotext.data.prepared import REPORT
-from cotext.data.sentence_weights import digest_of_store
+from cotext.data.prepared import REPORT, digest_of_store
 from cotext.evaluation.requests import DocumentRequest
 from cotext.runtime.errors import CotextError, nearest
 from cotext.training.prepared_data import open_data

@@ -4,9 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cotext.data.token_spans import token_spans
 from cotext.data.tokenizer import Side, Tokenizer
-from cotext.data.words import words_of
+from cotext.data.words import token_spans, words_of
 
 
 @dataclass(frozen=True, slots=True)

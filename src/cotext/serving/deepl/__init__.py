@@ -6,10 +6,16 @@ translation memories, other formats of a document) is refused with 400 and its n
 
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.deepl import documents, glossaries, languages
-from cotext.serving.deepl.translate import translate
-from cotext.serving.deepl.usage import tell_usage
-from cotext.serving.dialects import plain_refusal
+from cotext.serving.deepl import documents, glossaries
+from cotext.serving.deepl.asked import tell_usage
+from cotext.serving.deepl.translate import (
+    list_glossary_languages,
+    list_languages,
+    list_languages_of_resource,
+    list_resources,
+    translate,
+)
+from cotext.serving.errors import plain_refusal
 from cotext.serving.sessions import also_in_sessions
 
 refusal = plain_refusal
@@ -25,11 +31,11 @@ def routes() -> list[BaseRoute]:
             Route("/v2/document", documents.send, methods=["POST"]),
             Route("/v2/document/{id}", documents.tell_status, methods=["POST"]),
             Route("/v2/document/{id}/result", documents.fetch, methods=["POST"]),
-            Route("/v2/languages", languages.list_languages, methods=["GET"]),
-            Route("/v3/languages", languages.list_languages_of_resource, methods=["GET"]),
-            Route("/v3/languages/resources", languages.list_resources, methods=["GET"]),
+            Route("/v2/languages", list_languages, methods=["GET"]),
+            Route("/v3/languages", list_languages_of_resource, methods=["GET"]),
+            Route("/v3/languages/resources", list_resources, methods=["GET"]),
             Route("/v2/usage", tell_usage, methods=["GET"]),
-            Route("/v2/glossary-language-pairs", languages.list_glossary_languages, methods=["GET"]),
+            Route("/v2/glossary-language-pairs", list_glossary_languages, methods=["GET"]),
             Route("/v2/glossaries", glossaries.create, methods=["POST"]),
             Route("/v2/glossaries", glossaries.list_all, methods=["GET"]),
             Route("/v2/glossaries/{id}", glossaries.get, methods=["GET"]),

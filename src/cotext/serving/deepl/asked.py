@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from cotext.data.languages import language_code
+from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
+from cotext.serving.glossary_store import Entries, entries_together
 from cotext.serving.requests import client_of, fields, service_of
-from cotext.serving.service import Client
+from cotext.serving.service import Client, Service
 from cotext.serving.systems import System
 
 _SCHEME = "deepl-auth-key "
@@ -165,3 +167,53 @@ FORMALITIES = ("default", "more", "less", "prefer_more", "prefer_less")
 
 def _bad_type(name: str, wanted: str) -> RequestError:
     return RequestError(400, f"Parameter '{name}' has to be {wanted}")
+
+
+# --- The glossaries that a request names, as terms of the system that answers it.
+
+MAX_GLOSSARIES: Final = 5
+
+
+def glossary_entries(service: Service, wanted: Asked, client: Client, system: System) -> Entries:
+    """The entries of `glossary_id` or `glossary_ids` in the languages of a system; none where none is named.
+
+    Raises:
+        RequestError: 400, both, too many, no source language, or none in these languages; 404, no such one.
+    """
+    ids = wanted.names("glossary_ids")
+    if "glossary_id" in wanted:
+        if ids:
+            raise RequestError(400, "Parameters 'glossary_id' and 'glossary_ids' cannot be used together")
+        ids = [wanted.text("glossary_id")]
+    if not ids:
+        return ()
+    if len(ids) > MAX_GLOSSARIES:
+        raise RequestError(400, f"Parameter 'glossary_ids' may name {MAX_GLOSSARIES} glossaries at most")
+    if not wanted.text("source_lang"):
+        raise RequestError(400, "Parameter 'source_lang' is needed with a glossary")
+    return entries_together([_entries(service, client, each, system.languages) for each in ids])
+
+
+def _entries(service: Service, client: Client, identity: str, languages: Languages) -> Entries:
+    found = service.glossaries.get(client.name, identity)
+    if languages not in [each.languages for each in found.dictionaries]:
+        raise RequestError(400, f"the glossary has no dictionary for {languages}, as the text is translated")
+    return service.glossaries.entries(client.name, identity, languages)
+
+
+# --- `GET /v2/usage`, and the end of what a client may ask.
+
+
+def check_quota(service: Service, client: Client) -> None:
+    """Raise RequestError 456 where a client has had all that it may."""
+    most = service.settings.max_characters_of_client
+    if service.usage.characters(client.name) >= most:
+        raise RequestError(456, f"Quota exceeded: {most:,} characters have been translated for you")
+
+
+async def tell_usage(request: Request) -> Response:
+    """`GET /v2/usage`."""
+    _, client = await asked(request)
+    service = service_of(request)
+    count, limit = service.usage.characters(client.name), service.settings.max_characters_of_client
+    return JSONResponse({"character_count": count, "character_limit": limit})

@@ -14,17 +14,16 @@ from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
+    check_quota,
+    glossary_entries,
     header_key,
     refuse_unsupported,
     systems_for,
 )
-from cotext.serving.deepl.terms import glossary_entries
-from cotext.serving.deepl.usage import check_quota
 from cotext.serving.errors import RequestError
-from cotext.serving.file_routes import file_answer
+from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
 from cotext.serving.requests import client_of, service_of
-from cotext.serving.uploads import received_file
 
 UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # what clients call a file without a name

@@ -9,18 +9,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.data.language_names import name_of
+from cotext.data.formats.xml_formats import encode_memory
+from cotext.data.languages import name_of
 from cotext.files.table import file_formats
-from cotext.files.tmx import written
 from cotext.models.run_folder import noted_data
-from cotext.serving.dialects import plain_refusal
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.event_stream import EventStream
 from cotext.serving.own_api import glossaries
-from cotext.serving.own_api.bodies import Body, asking, body_of
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
-from cotext.serving.requests import check_size, service_of, unless_gone
+from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.systems import System
 
 refusal = plain_refusal
@@ -141,6 +139,6 @@ async def tmx(request: Request) -> Response:
         (source, target, {"x-document": "1", "x-position": str(position)})
         for position, (source, target) in enumerate(body.pairs, 1)
     )
-    content = written(units, body.source, body.target)
+    content = encode_memory(units, body.source, body.target)
     headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
     return Response(content, media_type="application/x-tmx+xml", headers=headers)

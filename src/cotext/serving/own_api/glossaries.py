@@ -11,8 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import Languages
 from cotext.serving.glossary_store import GlossaryStore, StoredGlossary
-from cotext.serving.own_api.bodies import Body, asking, body_of
-from cotext.serving.requests import service_of
+from cotext.serving.requests import Body, asking, body_of, service_of
 
 
 class GlossaryBody(Body):

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from cotext.data.splitting import Splitting
-from cotext.files.block_sentences import cut
+from cotext.files.block_sentences import cut, with_placeholders
 from cotext.files.blocks import Block
-from cotext.files.placeholders import with_placeholders
 from cotext.files.translate_blocks import PairedSentence
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError

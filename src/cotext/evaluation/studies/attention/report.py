@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from cotext.data.batch import Batch, Instance
-from cotext.data.batching import pack
-from cotext.data.collate import make_batch
+from cotext.data.collate import make_batch, pack
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.sentence_maps import (

@@ -19,12 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveSuite, documents_of
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
-from cotext.data.suite_documents import documents_of
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums
 from cotext.evaluation.studies.attention.report import DocumentAttention, document_attention
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from cotext.data.contrastive_suites import documents_of
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.suite_documents import documents_of
 from cotext.evaluation.studies.compare.measured import (
     CONDITIONS,
     FOLDER,

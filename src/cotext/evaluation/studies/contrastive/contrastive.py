@@ -16,9 +16,8 @@ from random import Random
 from typing import Any, Final
 
 from cotext.data.context_edits import Excerpt, outside
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.suite_documents import documents_of
 from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
     CandidateScores,

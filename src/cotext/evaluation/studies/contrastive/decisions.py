@@ -14,9 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.formats.streams import read_whole
-from cotext.data.suite_documents import documents_of
 from cotext.evaluation.metrics.contrastive import Accuracy, ContrastiveReport, Decision, Readings
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,

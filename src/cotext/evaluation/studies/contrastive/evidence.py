@@ -24,8 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite
-from cotext.data.suite_documents import documents_of
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import (
     DISTANCE_BUCKETS,
     Readings,

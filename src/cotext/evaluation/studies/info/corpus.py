@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.detection import detect_format
-from cotext.data.formats.table import find_format
-from cotext.data.formats.wmt import all_wmt_lines
-from cotext.data.formats.wmt_paragraphs import paragraphs
+from cotext.data.formats.table import detect_format, find_format
+from cotext.data.formats.wmt import all_wmt_lines, paragraphs
 from cotext.evaluation.studies.info.run import render_info
 from cotext.runtime.tables import render_rows
 

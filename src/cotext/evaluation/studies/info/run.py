@@ -167,8 +167,6 @@ def describe_system(config: Config) -> dict[str, Any]:
         "dimension": model.dimension,
         "layers": [model.encoder_layers, model.decoder_layers],
         "init": config.train.init or None,
-        "weight_by": config.train.weight_by or None,
-        "weights_digest": config.train.weights_digest or None,
         "first_pass": first_pass or None,
         "best_by": config.train.best_by,
     }
@@ -348,9 +346,6 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
         ("loss", system["loss"]),
         ("decoding", system["decoding"]),
     ]
-    if system["weight_by"]:
-        digest = (system["weights_digest"] or "not known yet")[:12]
-        rows.append(("weighted by", f"{system['weight_by']} ({digest})"))
     return [*rows, ("started from", system["init"])] if system["init"] else rows
 
 

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from cotext.data.batch import Instance, Source
-from cotext.data.batching import pack
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import source_batch
+from cotext.data.collate import pack, source_batch
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenStore
 from cotext.evaluation.requests import ProbeRequest

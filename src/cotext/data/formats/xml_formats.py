@@ -7,18 +7,121 @@ unit or the header names (`srclang`), else its first; the target is its first in
 inline elements are left out, the text that they enclose is kept.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
-from cotext.data.formats.wmt_xml import check_characters
-from cotext.data.formats.xml_stream import XmlStream
+from cotext.data.formats.streams import ONE_LANGUAGE_SETS
 from cotext.data.languages import best_language
 from cotext.runtime.errors import CotextError
+
+# --- XML of corpora, parsed as a stream within limits: of depth, and of what the parser keeps at a time.
+
+CHUNK_BYTES: Final = 1 << 16
+MAX_DEPTH: Final = 100  # of elements
+_NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class XmlStream:
+    """A parser that hands on elements and text, and refuses what a corpus does not need.
+
+    `encoding`: of the file, whatever its declaration says; None: by its declaration. A DOCTYPE is refused;
+    with `doctype`, only one that declares something itself: what it names elsewhere is never looked up.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        start: Callable[[str, dict[str, str]], None],
+        end: Callable[[str], None],
+        text: Callable[[str], None],
+        encoding: str | None = "utf-8",
+        doctype: bool = False,
+    ) -> None:
+        self._path = path
+        self._start, self._end = start, end
+        self._depth = self._fed = 0
+        self._doctype = doctype
+        self._parser = expat.ParserCreate(encoding)
+        self._parser.StartDoctypeDeclHandler = self._refuse_doctype
+        self._parser.SkippedEntityHandler = self._refuse_entity
+        self._parser.StartElementHandler = self._start_element
+        self._parser.EndElementHandler = self._end_element
+        self._parser.CharacterDataHandler = text
+
+    @property
+    def line(self) -> int:
+        """The line that the parser is in, counted from 1."""
+        return self._parser.CurrentLineNumber
+
+    def read(self) -> Iterator[None]:
+        """Parse the file, with a pause after every piece of it; raises CotextError for malformed XML."""
+        with streams.opened(self._path) as stream:
+            final = False
+            while not final:
+                chunk = stream.read(CHUNK_BYTES)
+                final = not chunk
+                self._feed(chunk, final)
+                yield
+
+    def _feed(self, chunk: bytes, final: bool) -> None:
+        try:
+            self._parser.Parse(chunk, final)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise CotextError(
+                f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
+            ) from None
+        # What the parser waits for the end of, a comment or an attribute, it keeps.
+        self._fed += len(chunk)
+        self.require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
+
+    def require(self, size: int, most: int, what: str) -> None:
+        """Raise CotextError where something is larger than it may be."""
+        if size > most:
+            raise CotextError(f"{self._path}:{self.line}: {what} of more than {most:,} bytes; split it")
+
+    def _refuse_doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
+        if not self._doctype or internal:
+            raise CotextError(
+                f"{self._path}:{self.line}: contains a DOCTYPE{' with declarations' * self._doctype}, which "
+                "is refused for safety; remove the declaration and write its entities out"
+            )
+
+    def _refuse_entity(self, entity: str, is_parameter: int) -> None:
+        raise CotextError(f"{self._path}:{self.line}: XML knows no entity &{entity}; write it out")
+
+    def _start_element(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise CotextError(f"{self._path}:{self.line}: more than {MAX_DEPTH} elements inside each other")
+        self._start(tag, attributes)
+
+    def _end_element(self, tag: str) -> None:
+        self._depth -= 1
+        self._end(tag)
+
+
+def check_characters(text: str, what: str) -> None:
+    """Raise CotextError for a character that XML has no way to write; `what` names the text in messages."""
+    refused = _NOT_XML.search(text)
+    if refused:
+        raise CotextError(
+            f"{what} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
+            "instead"
+        )
+
+
+def printable(text: str) -> str:
+    """A text in which characters that XML cannot hold are spaces."""
+    return _NOT_XML.sub(lambda found: found[0] if found[0] == "\n" else " ", text)
+
 
 # As this package writes them.
 DOCUMENT: Final = "x-document"
@@ -292,3 +395,138 @@ def encode_unit(source_language: str, texts: Iterable[tuple[str, str]], properti
 def _escaped(text: str) -> str:
     # A bare carriage return would come back as a line feed.
     return escape(text, {"\r": "&#13;"})
+
+
+def encode_memory(
+    sentences: Iterable[tuple[str, str, Mapping[str, str]]], source_language: str, target_language: str
+) -> bytes:
+    """A memory of sentence pairs with their properties: `x-document` and `x-position` say where they stood.
+
+    White space that a unit begins or ends with is kept; what XML cannot hold becomes a space.
+    """
+    units = (
+        encode_unit(
+            source_language,
+            ((source_language, printable(source)), (target_language, printable(target))),
+            {key: printable(value) for key, value in properties.items()},
+        )
+        for source, target, properties in sentences
+    )
+    return "".join((HEADER, *units, FOOTER)).encode()
+
+
+# --- The format wmt-xml: the XML of the WMT test sets, read as a stream.
+#
+# `<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, or else the first
+# `<hyp>`. The older XML, that of IWSLT too, has a file for each language: `<mteval><refset><doc
+# docid=..><seg id=..>`, with `<srcset>`, `<refset>` or `<tstset>`.
+
+SIDES = ("src", "ref", "hyp")
+
+
+def read_wmt_xml(path: Path) -> Iterator[Record]:
+    """Read documents one after the other; a line break inside a segment becomes a space.
+
+    Raises CotextError for malformed XML, for any DOCTYPE (entities that expand without end come in one), and
+    for a segment, markup or a document that is larger than a line or a document may be.
+    """
+    reader = _WmtXmlReader(path)
+    for _ in reader.stream.read():
+        yield from reader.finished
+        reader.finished.clear()
+
+
+def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
+    """Return the `lang` attributes of source and target of the first document, each empty if it has none."""
+    reader = _WmtXmlReader(path)
+    next((True for _ in reader.stream.read() if reader.finished), False)
+    target = reader.languages.get("ref") or reader.languages.get("hyp", "")
+    return reader.languages.get("src", ""), target
+
+
+class _WmtXmlReader:
+    """The document, side and segment that the parser is in; complete documents gather in `finished`."""
+
+    def __init__(self, path: Path) -> None:
+        self.finished: list[Record] = []
+        self.languages: dict[str, str] = {}  # of sides, by their first elements
+        self._path = path
+        self._documents = 0
+        self._document_id: str | None = None
+        self._line = 0
+        self._set: str | None = None
+        self._sides: dict[str, list[tuple[str | None, str]]] = {}
+        self._side: list[tuple[str | None, str]] | None = None
+        self._segment: list[str] | None = None
+        self._segment_id: str | None = None
+        self._document_bytes = self._segment_characters = 0
+        # UTF-8 as in every other format, whatever the declaration says.
+        self.stream = XmlStream(path, self._start, self._end, self._text)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        line = self.stream.line
+        if tag == "doc":
+            if self._document_id is not None:
+                raise CotextError(
+                    f"{self._path}:{line}: <doc> inside the <doc> that began at line {self._line}"
+                )
+            self._documents += 1
+            self._document_id = attributes.get("id") or attributes.get("docid") or str(self._documents)
+            self._line = line
+            self._sides = {}
+            if self._set is not None:
+                self._side = self._sides.setdefault(self._set, [])
+            self._document_bytes = 0
+        elif tag in ONE_LANGUAGE_SETS:
+            if self._set is not None:
+                raise CotextError(f"{self._path}:{line}: <{tag}> after <{self._set}>; give each a file")
+            self._set = tag
+        elif tag in SIDES and self._document_id is not None:
+            # A second reference is read but not kept.
+            self._side = []
+            self._sides.setdefault(tag, self._side)
+            self.languages.setdefault(tag, attributes.get("lang", ""))
+        elif tag == "seg" and self._side is not None:
+            self._segment = []
+            self._segment_characters = 0
+            self._segment_id = attributes.get("id")
+
+    def _text(self, text: str) -> None:
+        if self._segment is not None:
+            self._segment_characters += len(text)
+            self.stream.require(self._segment_characters, streams.MAX_LINE_BYTES, "a segment")
+            self._segment.append(text)
+
+    def _end(self, tag: str) -> None:
+        if tag == "seg" and self._segment is not None and self._side is not None:
+            sentence = without_breaks("".join(self._segment))
+            self._document_bytes += len(sentence) + len(self._segment_id or "") + records.SENTENCE_BYTES
+            self.stream.require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
+            self._side.append((self._segment_id, sentence))
+            self._segment = None
+        elif tag in SIDES:
+            self._side = None
+        elif tag == "doc" and self._document_id is not None:
+            self.finished.append(self._record(self._document_id))
+            self._document_id = None
+
+    def _record(self, document_id: str) -> Record:
+        if self._set is not None:
+            return Record(document_id, self._line, 0, _sentences(self._sides[self._set]))
+        source = self._sides.get("src")
+        target = self._sides.get("ref", self._sides.get("hyp"))
+        if source and target and len(source) == len(target):
+            for (source_id, _), (target_id, _) in zip(source, target, strict=True):
+                if source_id is not None and target_id is not None and source_id != target_id:
+                    raise CotextError(
+                        f"{self._path}:{self._line}: document {document_id!r}: segment {source_id!r} of the "
+                        "source "
+                        f"stands beside segment {target_id!r} of the target; put the segments in one order"
+                    )
+        if source is None and target is None:
+            source = []
+        return Record(document_id, self._line, 0, None, _sentences(source), _sentences(target))
+
+
+def _sentences(segments: list[tuple[str | None, str]] | None) -> tuple[str, ...] | None:
+    return None if segments is None else tuple(text for _, text in segments)

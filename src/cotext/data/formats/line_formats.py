@@ -1,0 +1,388 @@
+"""Formats that mark documents inside the text itself: text, d-lines, eos-groups, line-documents.
+
+None of them holds document ids; documents are numbered from 1.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cotext.data.formats.records import (
+    OUTER_SPACE,
+    Gathered,
+    Record,
+    id_to_write,
+    one_line,
+    sentences_to_write,
+)
+from cotext.data.formats.streams import numbered_lines
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+
+DOCUMENT_LINE = "<d>"
+EOS_MARK = re.compile(r"(?<![^ ])_eos(?![^ ])")
+BOUNDARY_MARK = re.compile(r"<EOS> *<BOS>")
+
+
+def read_text(path: Path) -> Iterator[Record]:
+    """Read one sentence a line, an empty line between documents.
+
+    Two empty lines in a row before a sentence are an empty document; empty lines at the end are nothing.
+    """
+    sentences = Gathered(path)
+    number = 0
+    first = 1
+    for line_number, line in numbered_lines(path):
+        sentence = line.strip(OUTER_SPACE)
+        if sentence:
+            if not sentences and line_number != first:
+                number += 1
+                yield Record(str(number), first, 1, sentences=())
+                first = line_number
+            sentences.append(sentence)
+        elif sentences:
+            number += 1
+            yield Record(str(number), first, 1, sentences=tuple(sentences))
+            sentences = Gathered(path)
+            first = line_number + 1
+    if sentences:
+        yield Record(str(number + 1), first, 1, sentences=tuple(sentences))
+
+
+def encode_text(record: Record) -> str:
+    """Write one sentence a line; raises CotextError for an empty sentence, which would end the document."""
+    sentences = sentences_to_write(record)
+    for index, sentence in enumerate(sentences):
+        if not sentence:
+            raise CotextError(
+                f"document {record.id!r}, sentence {index + 1} is empty, and an empty line ends a document "
+                "in the "
+                "format text; write jsonl or docids instead, which hold empty sentences"
+            )
+    return "\n".join(sentences) + "\n"
+
+
+def read_d_lines(path: Path) -> Iterator[Record]:
+    """Read documents that a line `<d>` opens; an empty line is an empty sentence."""
+    sentences: Gathered | None = None
+    number = 0
+    first = 1
+    for line_number, line in numbered_lines(path):
+        sentence = line.strip(OUTER_SPACE)
+        if sentence == DOCUMENT_LINE:
+            if sentences is not None:
+                number += 1
+                yield Record(str(number), first, 1, sentences=tuple(sentences))
+            sentences = Gathered(path)
+            first = line_number + 1
+        elif sentences is not None:
+            sentences.append(sentence)
+        elif sentence:
+            raise CotextError(
+                f"{path}:{line_number}: text before the first line {DOCUMENT_LINE}; every document of the "
+                f"format d-lines begins with such a line"
+            )
+    if sentences is not None:
+        yield Record(str(number + 1), first, 1, sentences=tuple(sentences))
+
+
+def encode_d_lines(record: Record) -> str:
+    """Write a line `<d>`, then one sentence a line; raises CotextError for a sentence that is `<d>`."""
+    sentences = sentences_to_write(record)
+    if DOCUMENT_LINE in sentences:
+        index = sentences.index(DOCUMENT_LINE)
+        raise CotextError(
+            f"document {record.id!r}, sentence {index + 1} is {DOCUMENT_LINE!r}, which opens a document in "
+            "the "
+            "format d-lines; write jsonl instead"
+        )
+    return "\n".join((DOCUMENT_LINE, *sentences)) + "\n"
+
+
+def read_eos_groups(path: Path) -> Iterator[Record]:
+    """Read one document a line, ` _eos ` between its sentences."""
+    return _read_document_lines(path, EOS_MARK.split)
+
+
+def read_line_documents(path: Path) -> Iterator[Record]:
+    """Read one document a line, `<EOS> <BOS>` between sentences; one more mark at either end is left out."""
+
+    def split(line: str) -> list[str]:
+        return BOUNDARY_MARK.split(line.removeprefix("<BOS>").removesuffix("<EOS>"))
+
+    return _read_document_lines(path, split)
+
+
+def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Iterator[Record]:
+    number = 0
+    next_line = 1  # after the document before
+    for line_number, line in numbered_lines(path):
+        text = line.strip(OUTER_SPACE)
+        if not text:
+            continue
+        for empty_line in range(next_line, line_number):
+            number += 1
+            yield Record(str(number), empty_line, sentences=())
+        next_line = line_number + 1
+        number += 1
+        yield Record(
+            str(number), line_number, sentences=tuple(part.strip(OUTER_SPACE) for part in split(text))
+        )
+
+
+# --- The format iwslt-tags: training files of the IWSLT talks (`train.tags.en-de.en`), a sentence a line.
+#
+# Lines of metadata stand before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on) and
+# behind them (`<reviewer>`, `<translator>`); editions differ in whether `<doc docid=..>` and `</doc>`
+# surround both. Metadata are no sentences. Lines are text, not XML: entities stay as they are written.
+
+_BEFORE = ("url", "keywords", "speaker", "talkid", "title", "description")
+_BEHIND = ("reviewer", "translator")
+_METADATA = re.compile(rf"<({'|'.join(_BEFORE + _BEHIND)})(?:\s[^<>]*)?>(.*)")
+_DOC = re.compile(r"<doc(\s[^<>]*)?>")
+_DOC_ID = re.compile(r"""\sdocid\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_DOC_END = "</doc>"
+# A talk begins with these. A sentence may begin so too, but not as the first line of a file.
+_BEGINNING = re.compile(r"<(?:url>\s*https?:|talkid>)|<url>.*</url>$")
+
+
+def begins_talks(lines: list[str]) -> bool:
+    """Whether the first lines that are not blank open a talk."""
+    stripped = (line.strip(OUTER_SPACE) for line in lines)
+    for line in (line for line in stripped if line):
+        if _BEGINNING.match(line):
+            return True
+        if not (_DOC.fullmatch(line) or _METADATA.fullmatch(line)):
+            return False
+    return False
+
+
+def read_iwslt_tags(path: Path) -> Iterator[Record]:
+    """Read talks, each a document with the id of its `<doc>`, or else of its `<talkid>`.
+
+    An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, metadata
+    that are not closed on their line, and `<doc>` that is not closed.
+    """
+    talk: _Talk | None = None
+    count = 0
+    for number, line in numbered_lines(path):
+        text = line.strip(OUTER_SPACE)
+        where = f"{path}:{number}"
+        opening = _DOC.fullmatch(text)
+        metadata = _METADATA.fullmatch(text)
+        if opening or (metadata and metadata[1] in _BEFORE and (talk is None or talk.has_text)):
+            if talk is not None:
+                talk.require_no_doc(where)
+                yield talk.record()
+            count += 1
+            talk = _Talk(path, number, str(count), _doc_id(opening[1]) if opening else None)
+        if metadata:
+            _add_metadata(talk, metadata, where)
+        elif text == _DOC_END:
+            if talk is None or not talk.in_doc:
+                raise CotextError(f"{where}: {_DOC_END} without the <doc> that it closes")
+            yield talk.record()
+            talk = None
+        elif not opening and talk is not None:
+            talk.add(text, number)
+        elif not opening and text:
+            raise CotextError(
+                f"{where}: text outside of a talk; in the format iwslt-tags, talks begin with lines as <url> "
+                "and <talkid>"
+            )
+    if talk is not None:
+        talk.require_no_doc(f"{path}: the end")
+        yield talk.record()
+
+
+class _Talk:
+    """A talk that is being read; `doc_id` is None where no `<doc>` opens it, empty where that has none."""
+
+    def __init__(self, path: Path, line: int, number: str, doc_id: str | None) -> None:
+        self.in_doc = doc_id is not None
+        self.talk_id = ""
+        self._path = path
+        self._opened = line
+        self._line = 0
+        self._number = number
+        self._doc_id = doc_id
+        self._sentences = Gathered(path)
+        self._behind = ""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether its sentences, or the metadata behind them, have begun."""
+        return bool(self._sentences or self._behind)
+
+    def add(self, sentence: str, line: int) -> None:
+        """Add a sentence; an empty line behind closing metadata is none."""
+        if self._behind and sentence:
+            raise CotextError(
+                f"{self._path}:{line}: text behind <{self._behind}>, which closes the talk that began at "
+                f"line {self._opened}; every talk begins with lines as <url> and <talkid>"
+            )
+        if not self._behind:
+            self._line = self._line or line
+            self._sentences.append(sentence)
+
+    def close(self, element: str) -> None:
+        """Note metadata that stand behind sentences, where there are sentences."""
+        self._behind = element if self._sentences else ""
+
+    def require_no_doc(self, where: str) -> None:
+        """Raise CotextError where `<doc>` has opened the talk, and `</doc>` is missing before this place."""
+        if self.in_doc:
+            raise CotextError(
+                f"{where} comes before the {_DOC_END} of the <doc> that began at line {self._opened}"
+            )
+
+    def record(self) -> Record:
+        """The talk as a document."""
+        identifier = self._doc_id or self.talk_id or self._number
+        return Record(identifier, self._line or self._opened, 1, sentences=tuple(self._sentences))
+
+
+def _doc_id(attributes: str | None) -> str:
+    found = _DOC_ID.search(attributes or "")
+    return (found[1] or found[2] or "").strip(OUTER_SPACE) if found else ""
+
+
+def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> None:
+    element, content = metadata[1], metadata[2]
+    closing = f"</{element}>"
+    if not content.endswith(closing):
+        raise CotextError(f"{where}: <{element}> without {closing} at the end of its line; put it there")
+    if talk is None:
+        raise CotextError(f"{where}: <{element}> outside of a talk; it belongs behind the sentences of one")
+    if element in _BEHIND:
+        talk.close(element)
+    elif element == "talkid":
+        talk.talk_id = content.removesuffix(closing).strip(OUTER_SPACE)
+
+
+# --- The format tsv: document id, source, target on each line; in one language: document id, sentence.
+
+HEADER = ["docid", "source", "target"]
+
+
+def read_tsv(path: Path) -> Iterator[Record]:
+    """Read consecutive lines of one document id as a document; a header `docid source target` is skipped."""
+    columns = 0
+    current: str | None = None
+    sides: list[Gathered] = []
+    first = 1
+    for number, line in numbered_lines(path):
+        fields = [field.strip(OUTER_SPACE) for field in line.split("\t")]
+        if number == 1:
+            columns = len(fields)
+            if [field.lower() for field in fields] == HEADER:
+                continue
+        if len(fields) != columns or columns not in (2, 3):
+            expected = columns if columns in (2, 3) else "2 or 3"
+            raise CotextError(
+                f"{path}:{number}: has {len(fields)} columns, expected {expected}: document id, source, "
+                "target (or document id, sentence), separated by single tabs"
+            )
+        if not fields[0]:
+            raise CotextError(f"{path}:{number}: the first column, the document id, is empty")
+        if fields[0] != current:
+            if current is not None:
+                yield _record(current, first, sides)
+            current, sides, first = fields[0], [Gathered(path) for _ in fields[1:]], number
+        for side, sentence in zip(sides, fields[1:], strict=True):
+            side.append(sentence)
+    if current is not None:
+        yield _record(current, first, sides)
+
+
+def _record(document_id: str, first: int, sides: list[Gathered]) -> Record:
+    if len(sides) == 1:
+        return Record(document_id, first, 1, sentences=tuple(sides[0]))
+    return Record(document_id, first, 1, source=tuple(sides[0]), target=tuple(sides[1]))
+
+
+def encode_tsv(record: Record) -> str:
+    """Write a line for every sentence; raises CotextError for a sentence with a tab inside."""
+    document_id = id_to_write(record)
+    sides = [side for side in (record.sentences, record.source, record.target) if side is not None]
+    lines = []
+    for index, row in enumerate(zip(*sides, strict=True)):
+        fields = [one_line(document_id, index, sentence).strip(OUTER_SPACE) for sentence in row]
+        if any("\t" in field for field in fields):
+            raise CotextError(
+                f"document {document_id!r}, sentence {index + 1} contains a tab, which separates columns in "
+                "the "
+                "format tsv; write jsonl instead"
+            )
+        if [document_id.lower(), *(field.lower() for field in fields)] == HEADER:
+            raise CotextError(
+                f"document {document_id!r}, sentence {index + 1} reads like a header line of the format tsv; "
+                "write jsonl instead"
+            )
+        lines.append("\t".join((document_id, *fields)) + "\n")
+    return "".join(lines)
+
+
+# --- The format jsonl, the native one: a JSON object a line for every document, and nothing is lost.
+#
+# `{"id": ..., "source": [...], "target": [...]}`; in one language `{"id": ..., "sentences": [...]}`.
+
+LISTS = ("sentences", "source", "target")
+
+
+def read_jsonl(path: Path) -> Iterator[Record]:
+    """Read a document from every line that is not blank; sentences are taken as they are.
+
+    Keys beyond those of the format are ignored.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip(OUTER_SPACE):
+            continue
+        value = parse_json(line, f"{path}:{number}", numbers=False)
+        # Only an escape can bring in what numbered_lines has not already refused.
+        yield _jsonl_record(f"{path}:{number}", number, value, escapes="\\" in line)
+
+
+def _jsonl_record(where: str, number: int, value: object, escapes: bool) -> Record:
+    if not isinstance(value, dict):
+        raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
+    document_id = value.get("id")
+    if document_id is None and str(kind := value.get("format")).startswith("cotext-"):
+        raise CotextError(f"{where}: {shown(kind)}, which Cotext writes beside texts, and no corpus itself")
+    if not isinstance(document_id, str) or not document_id:
+        raise CotextError(f"{where}: the key 'id' must hold a text that is not empty")
+    sides = {key: _sentences(where, document_id, key, value.get(key), escapes) for key in LISTS}
+    if (sides["sentences"] is None) == (sides["source"] is None and sides["target"] is None):
+        raise CotextError(
+            f"{where}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
+            "'target'"
+        )
+    return Record(document_id, number, 0, sides["sentences"], sides["source"], sides["target"])
+
+
+def _sentences(
+    where: str, document_id: str, key: str, value: object, escapes: bool
+) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
+        raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must hold a list of texts")
+    if escapes:
+        for index, sentence in enumerate(value):
+            try:
+                one_line(document_id, index, sentence)
+            except CotextError as error:
+                raise CotextError(f"{where}: {error}") from None
+    return tuple(value)
+
+
+def encode_jsonl(record: Record) -> str:
+    """Write a JSON object on a line; raises CotextError for an empty id or a sentence of several lines."""
+    if not record.id:
+        raise CotextError("a document has an empty id, which cannot be written")
+    value: dict[str, object] = {"id": record.id}
+    for key, side in zip(LISTS, (record.sentences, record.source, record.target), strict=True):
+        if side is not None:
+            value[key] = [one_line(record.id, index, sentence) for index, sentence in enumerate(side)]
+    return json.dumps(value, ensure_ascii=False) + "\n"
