@@ -1,9 +1,7 @@
 """What it costs to hand documents out and to read streams: `python -m benchmarks.speed.scale RUN CORPUS`.
 
-The stage itself, without an engine: the same documents translated by the stage, in tables as workers get
-them, and by the translator of a run at once; processor time, in turn. Ray, where it is installed: seconds by
-the wall until the cluster of this machine stands, for a number of documents and for twice as many, whose
-difference is without the start of workers. Reading: sentences a second of processor time in several formats,
+Ray, where it is installed: seconds by the wall until the cluster of this machine stands, for a number of
+documents and for twice as many, whose difference is without the start of workers. Reading: sentences a second of processor time in several formats,
 Parquet also at an address. The load of the machine is printed first: other work disturbs the wall's clock.
 """
 
@@ -13,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
-from cotext.translation.ray_data import Translate, tables_of
 
 from benchmarks.speed.data import generated
 from benchmarks.speed.harness import apply, parser, table
@@ -54,24 +51,12 @@ def main() -> None:
     made.add_argument("corpus", type=Path)
     made.add_argument("--documents", type=int, default=200)
     options = made.parse_args()
-    clock = apply(options)
+    apply(options)
     documents = list(read_documents(options.corpus))[: 2 * options.documents]
     half = documents[: options.documents]
     sentences = sum(map(len, half))
 
     opened = open_run(options.run, "cpu", threads=options.threads)
-    stage = Translate(options.run, None, "cpu", threads=options.threads)
-    tables = tables_of(half, 1)
-
-    def by_stage() -> float:
-        return float(sum(len(stage(each)["target"]) for each in tables) * sentences / len(half))
-
-    def at_once() -> float:
-        return float(sum(len(t.document) for _, t in opened.translator.translate(half)))
-
-    times = in_turn({"at once": at_once, "by the stage": by_stage}, options.rounds, clock)
-    table(("translated", "sentences a second", "to at once"), times.speed_rows("{:,.1f}"))
-
     begun = time.perf_counter()
     try:
         far = on_ray(opened, RayCluster(workers=1, cpus=options.threads, device="cpu"), {})
