@@ -1,8 +1,9 @@
 """What it costs to hand documents out and to read streams: `python -m benchmarks.speed.scale RUN CORPUS`.
 
 Ray, where it is installed: seconds by the wall until the cluster of this machine stands, for a number of
-documents and for twice as many, whose difference is without the start of workers. Reading: sentences a second of processor time in several formats,
-Parquet also at an address. The load of the machine is printed first: other work disturbs the wall's clock.
+documents and for twice as many, whose difference is without the start of workers. Reading: sentences a second
+of processor time in several formats, Parquet also at an address. The load of the machine is printed first:
+other work disturbs the wall's clock.
 """
 
 import tempfile
