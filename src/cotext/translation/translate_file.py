@@ -117,6 +117,7 @@ class CorpusJob(Job[FileReport]):
             "piece": pieces_of(self._translator.config.view),
             "signature": opened.signature,
             "nbest": opened.config.decode.nbest,
+            "languages": [opened.languages.source, opened.languages.target],
         }
 
     def _read(self) -> Iterator[Document]:
@@ -199,7 +200,9 @@ def _write_corpus(
         write_lists(out, pairs, translations(), facts["nbest"], signature)
     else:
         remove_lists(out)
-    write_translations(out, paired_documents(documents(), translations(), report), format)
+    source, target = facts["languages"]
+    pair = (source, target) if source and target else None
+    write_translations(out, paired_documents(documents(), translations(), report), format, pair)
     return report
 
 
