@@ -44,7 +44,7 @@ def context(
 ) -> None:
     """Remove each context sentence of a document in turn and show which target words change probability."""
     decode = decode_settings(set)
-    from cotext.evaluation.studies.context.context_of_document import report_context
+    from cotext.evaluation.studies.context.page import report_context
     from cotext.runtime.progress import meter
 
     with meter("translating without context", 0) as progress:

@@ -26,8 +26,7 @@ from torch import Tensor
 from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
-from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR
-from cotext.evaluation.studies.probing.report import Measured, TaskSummary
+from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR, Measured, TaskSummary
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
 _VARIABLES: Final = {

@@ -185,11 +185,7 @@ def evaluate_files(
     named = _checked(hypotheses, chosen, resampling, baseline)
     marks = None if discourse is None else read_marks(discourse)
     whole, alignment = _read(named, references, source, format, target_language, realign)
-    units, by = whole, ""
-    beside: dict[str, Beside] = {}
-    # Nothing else makes sides alike of which one is tokenised.
-    if words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
-        beside["spacing"] = spacing
+    units, beside, by = whole, _spacing(words, whole), ""
     if paragraphs is not None:
         splitters = _splitters(paragraphs, target_language, references[0], source)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -207,6 +203,12 @@ def evaluate_files(
     scores = {name: [each.score for each in found] for name, found in measured.items()}
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
     return Evaluation(named, tuple(references), scores, tests, beside)
+
+
+def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
+    """Warning for a tokenised hypothesis scored against an untokenised reference, or the other way round."""
+    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
+    return {} if found is None else {"spacing": found}
 
 
 def _checked(
