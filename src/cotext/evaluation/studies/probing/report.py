@@ -249,9 +249,10 @@ def probe_runs(
         content = as_dict(found, max_tokens, seeds)
         with replacing(out / "probing.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        from cotext.evaluation.studies.plots import save
+
         for task in tasks:
-            with replacing(out / f"{task}.png") as temporary:
-                draw(task, found).savefig(temporary, format="png", dpi=160)
+            save(draw(task, found), out / f"{task}.png")
     return found
 
 
