@@ -14,7 +14,7 @@ import cotext
 
 ROOT = Path(cotext.__file__).parent
 PAGE = ROOT.parents[1] / "CONTRIBUTING.md"
-EXAMPLES = re.compile(r"As an example, `src/(cotext/[\w/]+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
+EXAMPLES = re.compile(r"As an example, the file `(cotext/[\w/]+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture(scope="module")

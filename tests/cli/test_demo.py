@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import succeed
 
-from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, run_demo
+from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.metrics_file import read_metrics
@@ -156,13 +156,20 @@ MINIATURE = replace(
 )
 
 
+def test_children_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    """`python -m` alone would take a file of the user's for a module of the same name."""
+    (tmp_path / "json.py").write_text("raise SystemExit('not the module that was meant')")
+    done = subprocess.run(_child("--version"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "cotext"), done.stderr
+
+
 def one_elsewhere(jobs: Sequence[Job], at_once: int) -> None:
     """The first job in a child process, the others in this one, which has imported everything already."""
     run_jobs(jobs[:1], at_once)
     for job in jobs:
         if not job.finished():
-            assert job.command[:3] == (sys.executable, "-m", "cotext.cli.main")
-            job.log.write_text(succeed(*job.command[3:]).out)
+            assert job.command[:4] == (sys.executable, "-P", "-m", "cotext.cli.main")
+            job.log.write_text(succeed(*job.command[4:]).out)
             assert job.finished()
 
 

@@ -19,8 +19,10 @@ from cotext.evaluation.studies.probing import probing as classifier
 from cotext.evaluation.studies.probing import report as probe_module
 from cotext.evaluation.studies.probing.probing import (
     MAX_DISTANCE,
+    MIN_PAIRS,
     Split,
     Task,
+    TaskSummary,
     Tokens,
     draw_pairs,
     encoder_of,
@@ -29,7 +31,6 @@ from cotext.evaluation.studies.probing.probing import (
     read_states,
     watch,
 )
-from cotext.evaluation.studies.probing.report import MIN_PAIRS, TaskSummary
 from cotext.layers.blocks import Stack
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.layout import Layout, Packed

@@ -50,7 +50,7 @@ def windows(request: WindowsRequest, json: Json = False) -> None:
 
 def context(request: ContextRequest, json: Json = False) -> None:
     """Remove each context sentence of a document in turn and show which target words change probability."""
-    from cotext.evaluation.studies.context.context_of_document import report_context
+    from cotext.evaluation.studies.context.page import report_context
     from cotext.runtime.progress import meter
 
     with meter("translating without context", 0) as progress:

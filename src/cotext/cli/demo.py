@@ -271,7 +271,8 @@ def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
 
 
 def _child(*arguments: str | Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", "cotext.cli.main", *map(str, arguments))
+    # Safe path: no file of the current folder passes for a module.
+    return (sys.executable, "-P", "-m", "cotext.cli.main", *map(str, arguments))
 
 
 def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[str | Path]:

@@ -24,7 +24,7 @@ body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: 
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .6rem; }
 h3 { font-size: 1rem; margin: 1.4rem 0 0; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--faint); }
-p, ul.checks { max-width: 44rem; }
+p { max-width: 44rem; }
 .soft, figcaption, caption { color: var(--soft); }
 figure { margin: 0; } figcaption { font-size: .9rem; }
 figure svg { display: block; width: 100%; height: auto; }
@@ -33,20 +33,13 @@ svg.mark { width: .8em; height: .8em; }
 .plots { display: grid; gap: 1.6rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; list-style: none; padding: 0; }
-ul.checks { list-style: none; padding: 0; } ul.checks li { margin: .3rem 0; padding-left: 1.6rem;
-  text-indent: -1.6rem; }
-.met { color: var(--good); font-weight: 600; } .unmet { color: var(--bad); font-weight: 600; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-size: .9rem; padding-bottom: .6rem; }
 th, td { padding: .25rem .5rem; text-align: right; vertical-align: top; font-weight: normal; }
 thead th { font-weight: 600; border-bottom: 1px solid var(--ink); vertical-align: bottom; }
-tbody th[scope=rowgroup] { text-align: left; padding-top: .9rem; }
-tbody th b { margin-right: .4rem; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid var(--faint); }
 td.words, th.words { text-align: left; }
 .interval { display: block; font-size: .8rem; color: var(--soft); white-space: nowrap; }
-.window { background: var(--window); }
-ol.sample { padding-left: 1.6rem; } ol.sample > li { margin: 0 0 1rem; padding-left: .3rem; }
 dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .9rem; }
 dt { color: var(--soft); font-size: .9rem; } dd { margin: 0; }
 mark { background: var(--marked); color: inherit; font-weight: 600; padding: 0 .15em; border-radius: .2em; }
@@ -71,16 +64,8 @@ dd.words { line-height: 1.9; } table a { color: inherit; }
 details { margin: .3rem 0; } summary { color: var(--soft); cursor: pointer; font-size: .9rem; }
 table.map { font-size: .85rem; } table.map :is(td, th) { padding: .2rem; border: 0; }
 table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
-.contrastive { max-width: 50rem; } .scores { max-width: 36rem; }
-.contrastive thead th:not(.words) { width: calc(44% / var(--systems)); }
-.contrastive thead th:nth-child(-n+2) { width: 4rem; }
 @media (max-width: 40rem) {
-  .contrastive thead th.words { display: none; }
-  .contrastive tr:not(.head) { display: grid; align-items: end;
-    grid-template-columns: 2.9rem 3.4rem repeat(var(--systems), minmax(0, 1fr)); }
-  .contrastive tr:not(.head) > * { padding: .2rem .3rem; width: auto !important; height: 100%; }
-  .contrastive tr td.words { grid-column: 3 / -1; text-align: right; border-top: 0; color: var(--soft); }
-  table { font-size: .92rem; } .contrastive thead th { font-size: .85rem; }
+  table { font-size: .92rem; }
   dl, article dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; }
 }
 /* As wide as the window if need be; what is wider is scrolled, with a shadow where there is more. */

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import matplotlib
@@ -26,8 +27,8 @@ from torch import Tensor
 from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
-from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR
-from cotext.evaluation.studies.probing.report import Measured, TaskSummary
+from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR, Measured, TaskSummary
+from cotext.runtime.files import replacing
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
 _VARIABLES: Final = {
@@ -299,6 +300,12 @@ _PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c"
 _NEAR: Final[dict[str, Any]] = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
 # What a token says of its position without its state.
 _ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture as PNG."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
 
 
 def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:

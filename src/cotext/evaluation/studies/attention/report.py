@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -34,10 +34,6 @@ from cotext.runtime.tables import render_rows
 from cotext.translation.document_state import Encoded
 from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 DIGITS = 6  # that are worth keeping of a weight
 NEAR = 3  # sentences away that the text has columns for
@@ -237,7 +233,7 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
 
 
 def _draw(report: DocumentAttention, out: Path) -> None:
-    from cotext.evaluation.studies.plots import gate_openness, head_gates, sentence_map
+    from cotext.evaluation.studies.plots import gate_openness, head_gates, save, sentence_map
 
     for each in report.kinds:
         layers = len(each.attentions)
@@ -246,17 +242,12 @@ def _draw(report: DocumentAttention, out: Path) -> None:
         )
         title = f"{title_of(each.kind)}, {of}"
         figure = sentence_map(title, report.numbers, each.mean.numpy(), each.share.numpy())
-        _save(figure, out / f"{each.kind}.png")
+        save(figure, out / f"{each.kind}.png")
     if report.gates:
         gates = [(g.kind.removeprefix("batch-"), g, report.share_of(g.kind)) for g in report.gates.values()]
-        _save(gate_openness(report.numbers, gates), out / "gate.png")
+        save(gate_openness(report.numbers, gates), out / "gate.png")
     if report.head_gates:
-        _save(head_gates(report.head_gates), out / "head-gates.png")
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
+        save(head_gates(report.head_gates), out / "head-gates.png")
 
 
 def title_of(kind: str) -> str:

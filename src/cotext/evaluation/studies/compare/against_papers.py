@@ -54,7 +54,7 @@ def compare_with_papers(
     Where the languages are known, values of other language pairs are left out.
     """
     pair = languages_of(runs, here.suites)
-    of_run = [_tables(run.recipe, pair) for run in runs]
+    of_run = [_tables(run.first.recipe, pair) for run in runs]
     found = []
     for number, tables in enumerate(of_run):
         for table, values in tables.items():
@@ -74,7 +74,7 @@ def compare_with_papers(
 
 def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
     """The language pair, by the runs or else by the suites; empty where neither tells one."""
-    pairs = [str(run.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
+    pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     return next((pair for pair in pairs if pair), "")
 
 
@@ -120,7 +120,7 @@ def measured(
 
 def of_untokenised(run: MeasuredSystem, score: Score) -> bool:
     """Whether a score that takes text for tokenised is of what a system writes, which is not."""
-    return not run.given and reads_words(score.protocol) and "|words:" not in score.signature
+    return not run.first.given and reads_words(score.protocol) and "|words:" not in score.signature
 
 
 def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:

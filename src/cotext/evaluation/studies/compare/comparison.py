@@ -132,7 +132,7 @@ def _row(
         learned = system.not_learned < len(system.runs)
         found = [e for e in of_system if learned and e.group is group]
         asked += found
-        in_window = system.window.contains(group.phenomenon, group.distance)
+        in_window = system.first.window.contains(group.phenomenon, group.distance)
         shown = any(each.used for each in found)
         cells.append(
             AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, shown)
@@ -197,7 +197,7 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
                     run=number,
                     phenomenon=group.title,
                     distance=group.distance,
-                    first_sees=systems[0].window.contains(group.phenomenon, group.distance),
+                    first_sees=systems[0].first.window.contains(group.phenomenon, group.distance),
                     first_by_seed=_by_seed(theirs),
                     by_seed=_by_seed(ours),
                     documents=len(set(group.documents)),
@@ -210,7 +210,7 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
 
 
 def _asks_context(system: MeasuredSystem, group: Group) -> bool:
-    return group.distance != SAME_SENTENCE and system.window.contains(group.phenomenon, group.distance)
+    return group.distance != SAME_SENTENCE and system.first.window.contains(group.phenomenon, group.distance)
 
 
 def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:
@@ -397,7 +397,7 @@ def compare_runs(
 
 def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     notes = []
-    data = {run.data for run in runs}
+    data = {run.first.data for run in runs}
     if len(data - {""}) > 1:
         notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
@@ -405,18 +405,18 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     if len({count for run in runs for count in run.updates if run.has_model}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
-        if run.recipe.name is None:
+        if run.first.recipe.name is None:
             notes.append(f"{run.title} is not one of the shipped recipes: no published value applies.")
-        elif not (published := published_for(run.recipe)):
-            notes.append(f"{run.title} is {run.recipe.title}: no published value applies.")
+        elif not (published := published_for(run.first.recipe)):
+            notes.append(f"{run.title} is {run.first.recipe.title}: no published value applies.")
         elif not of_pair(published, pair):
-            notes.append(f"{run.title} is {run.recipe.title}: no value is published for {pair}.")
+            notes.append(f"{run.title} is {run.first.recipe.title}: no value is published for {pair}.")
         if run.not_learned:
             notes.append(
                 f"{run.label}: on the development set, no checkpoint is better than the start, which the "
                 "final model is."
             )
-        if run.runs[0].engine:
+        if run.first.engine:
             notes.append(f"{run.title} is an engine, which shows no attention; the run that it is of does.")
     return notes + _notes_on_seeds(runs)
 

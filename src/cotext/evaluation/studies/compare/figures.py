@@ -62,11 +62,11 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
         "systems": [
             {
                 "system": run.title,
-                "recipe": run.recipe.title,
-                "languages": str(run.languages),
+                "recipe": run.first.recipe.title,
+                "languages": str(run.first.languages),
                 "seeds": list(run.seeds),
                 "not_learned": run.not_learned,
-                "has_context": run.window.has_context,
+                "has_context": run.first.window.has_context,
                 "uses_context": uses_context(found, number),
                 "use_of_context": [
                     {"title": each.group.title, **each.as_dict()} for each in found.evidence[number]
@@ -95,7 +95,7 @@ def figures(found: RunComparison) -> Iterator[Figure]:
     """Every figure, system by system."""
     first = found.runs[0].title
     for number, run in enumerate(found.runs):
-        make = partial(Figure, system=run.title, recipe=run.recipe.title)
+        make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
         yield from _run_figures(run, make)
         for each in found.scores[number]:
             low, high = each.interval_95 or (None, None)
@@ -149,8 +149,8 @@ def _against(test: Difference | None, first: str) -> dict[str, Any]:
 
 def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[Figure]:
     if run.has_model:
-        for name, count in (("parameters", run.parameters), ("updates", run.updates[1])):
-            yield make(kind="run", name=name, value=count, signature=run.runs[0].signature)
+        for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
+            yield make(kind="run", name=name, value=count, signature=run.first.signature)
     if run.first_loss is not None:
         names = ("first loss", "loss of the run it starts from")
         yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))

@@ -145,7 +145,7 @@ def compare_folders(
             test,
             {suite.name: suite for suite in suites.values()},
             protocols=protocols,
-            target_language=request.target_language or measured[0].languages.target or None,
+            target_language=request.target_language or measured[0].first.languages.target or None,
             words=words,
             resampling=drawing,
         )

@@ -30,7 +30,7 @@ from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, CorpusUse, measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
-from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
+from cotext.evaluation.studies.contrastive.decisions import Decisions, keep_decisions, read_decisions
 from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
@@ -321,10 +321,7 @@ def _decide(
         report = run_suite(
             opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance
         )
-        with replacing(kept) as temporary:
-            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
-            temporary.write_text(content, encoding="utf-8")
-        found[suite.name] = read_decisions(kept)[suite.name]
+        found[suite.name] = keep_decisions(kept, suite.name, report)
     return found
 
 

@@ -6,7 +6,6 @@
 All of it is made of kept answers, and written anew each time: what is there already costs no request.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +30,7 @@ from cotext.evaluation.studies.context.context_corpus import CorpusQuestion
 from cotext.evaluation.studies.context.endpoint_contexts import measure_endpoint_corpus, window_of_endpoint
 from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
-from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
+from cotext.evaluation.studies.contrastive.decisions import Decisions, keep_decisions
 from cotext.evaluation.studies.contrastive.endpoint_suites import requests_of_suite, run_endpoint_suite
 from cotext.language_models.client import Client
 from cotext.language_models.config import is_endpoint, read_endpoint
@@ -41,7 +40,6 @@ from cotext.language_models.scoring_offer import find_offer
 from cotext.language_models.signature import translation_signature
 from cotext.language_models.translate_file import translate_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
 
 LANGUAGE_MODEL: Final = MatchedRecipe(None, (), described="a language model")
@@ -183,10 +181,7 @@ def _decide(
         advance = new_progress(f"{suite.name}, {title}", requests_of_suite(suite, rules))
         report = run_endpoint_suite(PromptScorer(client, offer.way), suite, rules, advance)
         kept = _folder(path) / f"suite-{number + 1}.json"
-        with replacing(kept) as temporary:
-            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
-            temporary.write_text(content, encoding="utf-8")
-        found[suite.name] = read_decisions(kept)[suite.name]
+        found[suite.name] = keep_decisions(kept, suite.name, report)
     return found
 
 

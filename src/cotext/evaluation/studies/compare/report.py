@@ -145,7 +145,7 @@ def _systems(found: RunComparison) -> Section:
     rows: list[Sequence[str | Cell]] = [
         [
             _label(run),
-            run.recipe.title,
+            run.first.recipe.title,
             context_words(run),
             run.parameters_in_words,
             run.updates_in_words,
@@ -374,17 +374,17 @@ def _drawn(found: RunComparison) -> Iterator[Section]:
 
     parts = []
     for number, run in enumerate(found.runs):
-        if run.attention is None:
+        if run.first.attention is None:
             continue
         maps = []
-        for each in run.attention.kinds:
+        for each in run.first.attention.kinds:
             share = np.asarray(each.share.numpy(), dtype=np.float64)
             own = float(np.nanmean(np.diagonal(share)))
             words = f"{title_of(each.kind)}; on the sentence itself {own:.2f}"
             name, about = f"attention-{number}-{each.kind}", escape(f"{run.label}, attention: {words}")
-            svg = attention_shares(name, run.attention.numbers, share, number, about)
+            svg = attention_shares(name, run.first.attention.numbers, share, number, about)
             maps.append(f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>")
-        heading = f"{run.label}, document {run.attention.document.id}"
+        heading = f"{run.label}, document {run.first.attention.document.id}"
         parts.append(f'<h3>{escape(heading)}</h3>\n<div class="maps">{"".join(maps)}</div>')
     if parts:
         yield Section("Attention", about=MAPS, pictures="\n".join(parts))

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotext.data.languages import Languages
-from cotext.evaluation.studies.attention.report import DocumentAttention
 from cotext.evaluation.studies.compare.measured import MeasuredRun
-from cotext.evaluation.studies.compare.recipe import MatchedRecipe, missing_seeds, require_alike
-from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.training.resume import load_progress
@@ -57,49 +54,19 @@ class MeasuredSystem:
         return "" if self.first_loss is None else "{:.3f} ({:.3f})".format(*self.first_loss)
 
     @property
-    def recipe(self) -> MatchedRecipe:
-        """The recipe that it is of."""
-        return self.runs[0].recipe
-
-    @property
-    def languages(self) -> Languages:
-        """The languages that it translates from and to."""
-        return self.runs[0].languages
-
-    @property
-    def window(self) -> ContextWindow:
-        """Its context window."""
-        return self.runs[0].window
-
-    @property
-    def parameters(self) -> int:
-        """The size of its model."""
-        return self.runs[0].parameters
-
-    @property
-    def data(self) -> str:
-        """The digest of what is noted of its training data."""
-        return self.runs[0].data
-
-    @property
-    def attention(self) -> DocumentAttention | None:
-        """The attention map of the first run."""
-        return self.runs[0].attention
+    def first(self) -> MeasuredRun:
+        """Its first run, for what all have in common."""
+        return self.runs[0]
 
     @property
     def has_model(self) -> bool:
         """Whether its model is at hand, with its size and training."""
-        return self.parameters > 0
-
-    @property
-    def given(self) -> bool:
-        """Whether a file of translations is all there is of it."""
-        return self.runs[0].given
+        return self.first.parameters > 0
 
     @property
     def parameters_in_words(self) -> str:
         """As in 1,200; nothing where the model is not at hand."""
-        return f"{self.parameters:,}" if self.has_model else ""
+        return f"{self.first.parameters:,}" if self.has_model else ""
 
     @property
     def updates(self) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def verdict(found: RunComparison) -> tuple[Answer, ...]:
 
 def context_words(run: MeasuredSystem) -> str:
     """The context window of a system in words; nothing where it is not known."""
-    return "" if run.given else window_words(run.window.before, run.window.after)
+    return "" if run.first.given else window_words(run.first.window.before, run.first.window.after)
 
 
 def window_words(before: int, after: int) -> str:
@@ -88,8 +88,8 @@ def _which(found: RunComparison) -> Iterable[str]:
     if not found.rows and not any(found.gains):
         return
     states = {run.title: uses_context(found, number) for number, run in enumerate(found.runs)}
-    given = [run.title for run in found.runs if run.given]
-    blind = [run.title for run in found.runs if not (run.given or run.window.has_context)]
+    given = [run.title for run in found.runs if run.first.given]
+    blind = [run.title for run in found.runs if not (run.first.given or run.first.window.has_context)]
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(found.runs):

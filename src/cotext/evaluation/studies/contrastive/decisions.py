@@ -8,6 +8,7 @@ Contrastive accuracy over several suites together: Disc. of Lupo et al. (2022), 
 Examples whose clue is in the sentence itself (distance 0) take no part, as in `disc` of a single suite.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -26,6 +27,7 @@ from cotext.evaluation.statistics.significance import (
     mcnemar_by_document,
 )
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import replacing
 from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -124,6 +126,14 @@ class SuiteDifference:
             f"{self.suite}, {self.examples:,} examples{share}\n{render_rows(rows, left=1)}\n"
             f"{render_rows(table, left=1)}{few if self.too_few else ''}\n{self.as_dict()['signature']}\n"
         )
+
+
+def keep_decisions(path: Path, suite: str, report: ContrastiveReport) -> Decisions:
+    """Write a report as `cotext contrastive --out` does; the decisions as they are read again."""
+    with replacing(path) as temporary:
+        content = json.dumps({suite: report.as_dict()}, ensure_ascii=False)
+        temporary.write_text(content, encoding="utf-8")
+    return read_decisions(path)[suite]
 
 
 def read_decisions(path: Path) -> dict[str, Decisions]:

@@ -170,11 +170,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     named = _checked(request.hypothesis, chosen, resampling, baseline)
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
-    units, by = whole, ""
-    beside: dict[str, Beside] = {}
-    # Nothing else makes sides alike of which one is tokenised.
-    if request.words is None and (spacing := unlike_spacing(whole.systems, whole.references)) is not None:
-        beside["spacing"] = spacing
+    units, beside, by = whole, _spacing(request.words, whole), ""
     if request.paragraphs:
         splitters = _splitters(request)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
@@ -198,6 +194,12 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
 
 def _comet(request: EvaluationRequest) -> Comet | None:
     return request.comet_model(request.comet_context, request.comet_slide or 0, request.comet_stride)
+
+
+def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
+    """Warning for a tokenised hypothesis scored against an untokenised reference, or the other way round."""
+    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
+    return {} if found is None else {"spacing": found}
 
 
 def _checked(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -45,10 +45,6 @@ from cotext.runtime.tables import render_p, render_rows
 from cotext.search.likelihood import negative_log_likelihood
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 from cotext.translation.translator import DocumentTranslator
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 SELF: Final = ("encoder", "decoder")
 STACKS: Final = (*SELF, "cross")
@@ -466,7 +462,7 @@ def _tests(measured: Sequence[MeasuredWindows], resampling: Resampling) -> dict[
 
 
 def _draw(report: WindowsReport, out: Path) -> None:
-    from cotext.evaluation.studies.plots import lines_of_systems
+    from cotext.evaluation.studies.plots import lines_of_systems, save
 
     names = list(dict.fromkeys(each.name for each in report.measured))
     by_place: Lines = {}
@@ -483,9 +479,4 @@ def _draw(report: WindowsReport, out: Path) -> None:
     if len(report.measured) > len(names):
         pictures.append((SIZE_PICTURE, by_size, "sentences of context in the window", what))
     for file, lines, x_label, y_label in pictures:
-        _save(lines_of_systems(lines, x_label, y_label), out / file)
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
+        save(lines_of_systems(lines, x_label, y_label), out / file)
