@@ -18,22 +18,6 @@ from cotext.runtime.request import Option, Request, option_name, options_of, wit
 if TYPE_CHECKING:
     from cotext.runtime.shards import ShardReport
 
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one."),
-]
-TargetOrder = Annotated[
-    str | None,
-    typer.Option(
-        "--word-order",
-        help="Word order of the synthetic corpus's target side: verb-second (as in German main clauses; "
-        "the default), verb-final, or reversed.",
-    ),
-]
-Checkpoint = Annotated[
-    int | None,
-    typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"

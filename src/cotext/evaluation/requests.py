@@ -381,7 +381,7 @@ class ProbeRequest(Device, Checkpoint):
     """Runs whose encoders are probed for positions; see `probe_runs`."""
 
     runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
-    task: Sequence[str] = option(
+    task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
         "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
     )
     data: Path | None = option(

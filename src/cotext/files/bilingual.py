@@ -12,7 +12,6 @@ from cotext.files.blocks import FileFormat
 # `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
 # or for review; `all`: those that are translated too, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
-ENTRIES: Final[tuple[Entries, ...]] = ("untranslated", "unfinished", "all")
 
 
 @dataclass(frozen=True, slots=True)

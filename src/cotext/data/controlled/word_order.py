@@ -6,12 +6,9 @@ words differ. So what a system loses from one order to another, it loses to re-o
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, Literal, get_args
-
-from cotext.runtime.errors import CotextError, shown
+from typing import Final, Literal
 
 WordOrder = Literal["verb-second", "verb-final", "reversed"]
-WORD_ORDERS: Final[tuple[WordOrder, ...]] = get_args(WordOrder)
 
 # Finite verbs of the German templates: words, and attributes of slots.
 _WORDS: Final = "war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt"
@@ -20,14 +17,6 @@ _SLOTS: Final = (
     "y.arbeitest y.wohnst y.sprichst y.lachst y.hältst"
 )
 _FINITE: Final = frozenset((*_WORDS.split(), *(f"{{{slot}}}" for slot in _SLOTS.split())))
-
-
-def word_order(name: str) -> WordOrder:
-    """The word order of that name; raises CotextError where there is none."""
-    for order in WORD_ORDERS:
-        if name == order:
-            return order
-    raise CotextError(f"unknown word order {shown(name)}; choose one of {', '.join(WORD_ORDERS)}")
 
 
 @cache

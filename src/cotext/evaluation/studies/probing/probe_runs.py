@@ -20,7 +20,6 @@ from cotext.data.collate import source_batch
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenStore
 from cotext.evaluation.studies.probing.probing import (
-    TASKS,
     Split,
     Task,
     Tokens,
@@ -60,18 +59,6 @@ class Probe:
     def layers(self) -> int:
         """Encoder blocks."""
         return len(encoder_of(self.loaded.with_states("cotext probe")))
-
-
-def parse_tasks(names: Sequence[str]) -> tuple[Task, ...]:
-    """The tasks of that name, each once and in the paper's order; `all` or nothing: every one.
-
-    Raises:
-        CotextError: an unknown name.
-    """
-    for name in names:
-        if name not in (*TASKS, "all"):
-            raise CotextError(f"no probing task '{name}': choose {', '.join(TASKS)} or all")
-    return tuple(task for task in TASKS if not names or task in names or "all" in names)
 
 
 def open_probes(runs: Sequence[Path], data: Path | None, update: int | None) -> list[Probe]:

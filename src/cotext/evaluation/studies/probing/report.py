@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cotext.evaluation.requests import ProbeRequest
-from cotext.evaluation.studies.probing.probe_runs import open_probes, parse_tasks, probe_run
-from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, Task
+from cotext.evaluation.studies.probing.probe_runs import open_probes, probe_run
+from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, TASKS, Task
 from cotext.evaluation.studies.probing.probing_summary import Part, RunSummary
 from cotext.runtime.devices import choose_device
 from cotext.runtime.files import replacing
@@ -29,9 +29,10 @@ def probe_runs(
     """Probe runs one after the other; writes probing.json and a picture per task into the folder `out`.
 
     Raises:
-        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
+        CotextError: as `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
-    tasks, out, seeds = parse_tasks(request.task), request.folder, request.seeds
+    asked, out, seeds = request.task, request.folder, request.seeds
+    tasks = [task for task in TASKS if not asked or task in asked or "all" in asked]
     where = choose_device(request.device)
     probes = open_probes(request.runs, request.data, request.checkpoint)
     with working_in(out):
