@@ -31,21 +31,15 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "input, write standard output, line by line.",
         argument=True,
     )
-    out: Path | None = option(
-        "File to write, in the format of the input; for a single input file.", default=None
-    )
-    out_dir: Path | None = option(
-        "Folder to write any number of files into; they keep their names.", default=None
-    )
+    out: Path | None = option("File to write, in the format of the input, which is one file.", default=None)
+    out_dir: Path | None = option("Folder to write files into; they keep their names.", default=None)
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
         "(one sentence per line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv, "
         "jsonl or parquet. Default: detected from the content.",
         default=None,
     )
-    no_split: bool = option(
-        "Translate each line or paragraph as one sentence, without splitting it.", default=False
-    )
+    no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)
     entries: Literal["untranslated", "unfinished", "all"] = option(
         "Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; unfinished (also "
         "fuzzy ones and those waiting for review); or all (but those marked as final).",
@@ -71,9 +65,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "Language to translate into, for multilingual tokenizers. Default: that of the run's data.",
         default=None,
     )
-    overwrite: bool = option(
-        "Replace existing files, and the partial output of jobs with other settings.", default=False
-    )
+    overwrite: bool = option("Replace existing files, and output of other unfinished jobs.", default=False)
 
     def check(self) -> None:
         """Raise CotextError where options do not go together."""
