@@ -136,7 +136,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     fields = kind.__dataclass_fields__
     made = [_parameter(name, each, fields[name].default) for name, each in declared.items()]
     made += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others]
-    run.__dict__["__signature__"] = inspect.Signature(made)
+    run.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in made}
     return run
 

@@ -16,6 +16,7 @@ _OF_FILES: Final = (
     *("out", "out_dir", "drop_macros", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
     *("on", "workers"),
 )
+_LINES: Final = (None, "text", "prose")  # formats of standard input
 PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
 
 
@@ -78,9 +79,11 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
             return
-        if self.outs and self.explain and not (self.bilingual and _suffix(self.bilingual) == PAGE_SUFFIX):
+        outs = self.outs  # raises where the outputs are not named
+        suffix = None if self.bilingual is None else self.bilingual.suffix.lower()
+        if outs and self.explain and suffix != PAGE_SUFFIX:
             raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
-        if self.bilingual is not None and _suffix(self.bilingual) not in BILINGUAL_SUFFIXES:
+        if suffix is not None and suffix not in BILINGUAL_SUFFIXES:
             raise CotextError(
                 f"--bilingual {self.bilingual}: its name ends with neither "
                 f"{' nor '.join(BILINGUAL_SUFFIXES)}; choose one"
@@ -126,10 +129,3 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "after the other, into different folders"
                 )
         return outs
-
-
-_LINES: Final = (None, "text", "prose")
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()
