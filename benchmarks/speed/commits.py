@@ -140,7 +140,10 @@ def prepare(checkouts: dict[str, Path], given: Path | None, work: Path) -> dict[
     folders = {name: work / name / "data" for name in checkouts}
     for name, checkout in checkouts.items():
         if not folders[name].is_dir():
-            cotext(checkout, "prepare-controlled", "2000", "--out", folders[name])
+            # Commits before the command had the name take an option.
+            named = (checkout / "src/cotext/data/requests.py").is_file()
+            command = ["prepare-controlled"] if named else ["prepare", "--controlled"]
+            cotext(checkout, *command, "2000", "--out", folders[name])
     return folders
 
 

@@ -530,11 +530,6 @@ def test_sentences_in_every_order(order, later, but):
     assert written == [later, but]
 
 
-def test_unknown_word_orders_are_refused():
-    with pytest.raises(CotextError, match="unknown word order 'sov'; choose one of verb-second, verb-final"):
-        controlled.word_order("sov")
-
-
 def test_more_mentions_of_the_hero_are_more_choices_of_cohesion():
     usual, more = (
         [hero_mentions(d) for d in controlled.training_documents(400, 0, mentions=mentions)]

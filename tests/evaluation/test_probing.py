@@ -522,7 +522,7 @@ def test_what_a_person_can_put_right_is_said(world: Path, tmp_path: Path) -> Non
         return outcome.err
 
     out = ("--out", tmp_path / "out")
-    assert "no probing task 'relativ': choose absolute, relative, order or all" in refused(
+    assert "--task 'relativ': choose one of absolute, relative, order, all" in refused(
         world / "window", "--task", "relativ", *out
     )
     assert "no such run folder" in refused(world / "nowhere", *out)

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
     pass
 
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one."),
-]
-TargetOrder = Annotated[
-    str | None,
-    typer.Option(
-        "--word-order",
-        help="Word order of the synthetic corpus's target side: verb-second (as in German main clauses; "
-        "the default), verb-final, or reversed.",
-    ),
-]
-Checkpoint = Annotated[
-    int | None,
-    typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
@@ -158,7 +142,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     fields = kind.__dataclass_fields__
     made = [_parameter(name, each, fields[name].default) for name, each in declared.items()]
     made += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others]
-    run.__dict__["__signature__"] = inspect.Signature(made)
+    run.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in made}
     return run
 

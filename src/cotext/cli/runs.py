@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cotext.cli.messages import printable
-from cotext.cli.options import Checkpoint, Json, as_json
+from cotext.cli.options import Json, as_json
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import is_occupied
 from cotext.runtime.version import __version__
@@ -128,7 +128,9 @@ def export(
             "card; may be repeated."
         ),
     ] = None,
-    checkpoint: Checkpoint = None,
+    checkpoint: Annotated[
+        int | None, typer.Option(help="Use the checkpoint saved at this update instead of the final model.")
+    ] = None,
 ) -> None:
     """Export a run: for other programs, for publishing, or in int8.
 

@@ -1,19 +1,19 @@
 """The command `train`."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.options import Device, Json, as_json
+from cotext.cli.options import Json, as_json
 from cotext.runtime.allocation import map_large_blocks
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError
 from cotext.runtime.files import is_first_process
 from cotext.runtime.signals import INTERRUPTED
+from cotext.training.requests import TrainRequest
 
 if TYPE_CHECKING:
     from cotext.config.recipe import Config
@@ -21,54 +21,9 @@ if TYPE_CHECKING:
     from cotext.training.resume import TrainingProgress
 
 
-def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (`cotext systems`), or a YAML file.")],
-    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
-    out: Annotated[Path, typer.Option(help="Run folder to make; an interrupted run in it is resumed.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings to change, as in train.max_updates=1000 (all keys: docs/recipes.md)."),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="Model size: tiny, small, ted or base. Default: that of the recipe (docs/recipes.md)."
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="Train one run for each seed, as in 1,2,3, in the folders OUT/seed-1, OUT/seed-2 ..."
-        ),
-    ] = None,
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run folder whose weights training starts from; with --seeds, also a folder with runs of "
-            "the same seeds."
-        ),
-    ] = None,
-    device: Device = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Write nothing: make three updates and print parameters, instances, memory, time and the "
-            "first batch.",
-        ),
-    ] = False,
-    spare_memory: Annotated[
-        bool,
-        typer.Option(
-            "--spare-memory",
-            help="On a CPU: use less memory (a fifth less at base size), for about a tenth more time "
-            "(docs/speed.md).",
-        ),
-    ] = False,
-    json: Json = False,
-) -> None:
+def train(request: TrainRequest, json: Json = False) -> None:
     """Train a system; the same command resumes an interrupted training."""
-    if spare_memory and not map_large_blocks():  # before torch is imported
+    if request.spare_memory and not map_large_blocks():  # before torch is imported
         raise CotextError(
             "--spare-memory needs Linux with glibc and huge pages (madvise or always in "
             "/sys/kernel/mm/transparent_hugepage/enabled), and no allocation chosen in the environment; "
@@ -77,22 +32,21 @@ def train(
     from cotext.config.recipe import load_config
     from cotext.models.unused import refuse_unused
 
-    if json and not dry_run:
+    if json and not request.dry_run:
         raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
-    settings = overrides or []
-    chosen = [] if seeds is None else _parse_seeds(seeds, settings)
+    recipe, size, init, settings = request.recipe, request.size, request.init, list(request.overrides)
     configs = {
         seed: load_config(recipe, size, [*settings, *_start(init, seed), f"train.seed={seed}"])
-        for seed in chosen
+        for seed in request.parsed_seeds()
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
     refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # of several, one prints
-    if dry_run:
+    if request.dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
 
-        outcome = make_dry_run(config, data, out, recipe, device)
+        outcome = make_dry_run(config, request.data, request.out, recipe, request.device)
         if not quiet:
             typer.echo(as_json(outcome.as_dict()) if json else outcome.render())
             if configs and not json:
@@ -100,33 +54,25 @@ def train(
         return
     name = recipe.rpartition("/")[2]
     if configs:
-        _train_seeds(configs, data, out, recipe, device, name, quiet)
+        _train_seeds(request, configs, name, quiet)
         return
     from cotext.training.run import train as train_run
 
     with _shown(name, config.train.max_updates, quiet) as callbacks:
-        done = train_run(config, data, out, callbacks, recipe, device)
+        done = train_run(config, request.data, request.out, callbacks, recipe, request.device)
     if not quiet:
-        typer.echo(f"{out}: {_state(done)}")
+        typer.echo(f"{request.out}: {_state(done)}")
     if not done.finished:
         # What was to come after a whole training should not come now.
         raise typer.Exit(INTERRUPTED)
 
 
-def _train_seeds(
-    configs: "dict[int, Config]",
-    data: Path,
-    out: Path,
-    recipe: str,
-    device: str | None,
-    name: str,
-    quiet: bool,
-) -> None:
+def _train_seeds(request: TrainRequest, configs: "dict[int, Config]", name: str, quiet: bool) -> None:
     from cotext.models.run_folder import seed_folder
     from cotext.runtime.progress import console
     from cotext.training.seeds import train_seeds
 
-    order = list(configs)
+    order, out = list(configs), request.out
 
     @contextmanager
     def watched(seed: int) -> "Iterator[TrainingCallbacks]":
@@ -136,7 +82,7 @@ def _train_seeds(
         with _shown(f"{name}, seed {seed}", configs[seed].train.max_updates, quiet) as callbacks:
             yield callbacks
 
-    found = train_seeds(configs, data, out, watched, recipe, device)
+    found = train_seeds(configs, request.data, out, watched, request.recipe, request.device)
     if not quiet:
         for seed, done in found.items():
             typer.echo(f"{seed_folder(out, seed)}: {_state(done)}")
@@ -160,19 +106,6 @@ def _start(init: Path | None, seed: int | None) -> list[str]:
         init = seed_folder(init, seed)
     # Quoted: a path is a text, whatever YAML might take it for.
     return [f"train.init={dumps(str(init))}"]
-
-
-def _parse_seeds(text: str, settings: list[str]) -> list[int]:
-    """The seeds of `--seeds`; raises CotextError where they are none, or given twice."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch("[0-9]{1,19}", part) for part in parts):
-        raise CotextError(f"--seeds {shown(text)}: write whole numbers with commas between them, as in 1,2,3")
-    seeds = [int(part) for part in parts]
-    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise CotextError(f"--seeds {shown(text)}: {twice[0]} is given twice; a seed makes one run")
-    if any(setting.partition("=")[0].strip() == "train.seed" for setting in settings):
-        raise CotextError("train.seed and --seeds both say which seed to take; leave one out")
-    return seeds
 
 
 def _state(done: "TrainingProgress") -> str:

@@ -64,9 +64,7 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     out: Path = option("Data folder to make, or to add to.")
     source: Path = option("Training corpus, source side (or both sides).")
     target: Path | None = option("Training corpus, target side.", default=None)
-    max_characters: int = option(
-        "Longest allowed sentence, in characters; a longer one is an error.", default=10_000
-    )
+    max_characters: int = option("Longest allowed sentence, in characters.", default=10_000)
     split: bool = option("Split training lines of several sentences into aligned sentences.", default=False)
     clean: Sequence[str] = option(
         "Remove training pairs by a rule, and cut their documents there: empty, length=1000, ratio=3, "
@@ -141,9 +139,7 @@ class PreparationRequest(TrainingCorpus):
         "`train --init RUN` then keeps the embeddings of the others.",
         default=False,
     )
-    language: str = option(
-        "With moses-bpe: target language for the Moses tokenizer. Default: en.", default="en"
-    )
+    language: str = option("With moses-bpe: target language for the Moses tokenizer.", default="en")
     truecase: bool = option(
         "With moses-bpe: train on truecased text; translations get their capitals back.",
         default=False,
@@ -152,17 +148,13 @@ class PreparationRequest(TrainingCorpus):
     jieba: bool = option(
         "With moses-bpe: split Chinese into words with Jieba.", default=False, needs="tokenizer=moses-bpe"
     )
-    paragraphs: bool = option(
-        "Lines are paragraphs: --split, also for development and test sets.", default=False
-    )
+    paragraphs: bool = option("Lines are paragraphs: --split, for held-out sets too.", default=False)
     seed: int = option("Seed of the tokenizer's training sample.", default=1)
     shortlist: bool = option(
         "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
         default=False,
     )
-    overwrite: bool = option(
-        "Replace an existing folder, or the remains of an interrupted job.", default=False
-    )
+    overwrite: bool = option("Replace an existing folder, or that of an interrupted job.", default=False)
 
     def check(self) -> None:
         """Raise CotextError where options of the tokenizer or of splitting do not go together."""
@@ -242,9 +234,7 @@ class ControlledRequest(Request):
     )
     vocabulary: int = option("Vocabulary size.", default=1500)
     seed: int = option("Seed of the corpus and of the tokenizer's training sample.", default=1)
-    overwrite: bool = option(
-        "Replace an existing folder, or the remains of an interrupted job.", default=False
-    )
+    overwrite: bool = option("Replace an existing folder, or that of an interrupted job.", default=False)
     contrastive_examples: int = 600
     mentions: int | None = None
 
@@ -297,9 +287,7 @@ class ConversionRequest(Detokenisation, CorpusFormat):
     target: Path | None = option("Target side, if it is a separate file.", default=None, argument=True)
     to: str = option("Format to write: one of those listed at --format.")
     out: Path = option("File to write; if there are two, the one for the source side.")
-    out_target: Path | None = option(
-        "File for the target side, if the format holds one language only.", default=None
-    )
+    out_target: Path | None = option("File for the target side, if there are two.", default=None)
 
 
 class SubmissionRequest(CorpusFormat):
@@ -308,9 +296,7 @@ class SubmissionRequest(CorpusFormat):
     source: Path = option("File of translations.", argument=True)
     like: Path = option("The task (JSON lines) that the submission answers, paragraph by paragraph.")
     out: Path = option("File to write.")
-    target_language: str = option(
-        "Target language or language pair of the lines to answer, as in cs-de_DE.", default=""
-    )
+    target_language: str = option("Languages of the lines to answer, as in de or cs-de_DE.", default="")
 
 
 class SuiteConversionRequest(Detokenisation):
@@ -322,6 +308,4 @@ class SuiteConversionRequest(Detokenisation):
         "For ContraPro as published: folder of OpenSubtitles documents, from which the context is taken.",
         default=None,
     )
-    context: int | None = option(
-        "For ContraPro: number of context sentences. Default: 3.", default=None, least=0
-    )
+    context: int | None = option("For ContraPro: context sentences. Default: 3.", default=None, least=0)

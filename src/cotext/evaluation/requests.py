@@ -47,9 +47,7 @@ class TranslationMetrics(Protocols):
 class TargetLanguage(Request):
     """The language of translations."""
 
-    target_language: str | None = option(
-        "Language code such as zh, for the metric's tokenizer.", default=None
-    )
+    target_language: str | None = option("Language code such as zh, for a metric's tokenizer.", default=None)
 
 
 class Words(Request):
@@ -65,9 +63,7 @@ class Words(Request):
 class CometOptions(Request):
     """A COMET model, and where COMET is installed."""
 
-    comet: str | None = option(
-        "COMET model, by path or name (docs/metrics.md); adds its score.", default=None
-    )
+    comet: str | None = option("COMET model, a path or name (docs/metrics.md); adds its score.", default=None)
     comet_python: Path | None = option(
         "Python interpreter or environment in which COMET is installed. Default: $COTEXT_COMET_PYTHON.",
         default=None,
@@ -131,9 +127,7 @@ class EvaluationRequest(
 
     hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
-    source: Path | None = option(
-        "Source documents, to check the number of sentences, and for COMET.", default=None
-    )
+    source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
     paragraphs: bool = option(
         "Lines hold several sentences: for sentence scores, split those lines in which all sides have the "
         "same number.",
@@ -245,17 +239,13 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
         argument=True,
     )
     out: Path = option("HTML page to write.")
-    data: Path | None = option(
-        "Folder made by `prepare`, whose test set and contrastive suites are used.", default=None
-    )
+    data: Path | None = option("Folder made by `prepare`, with a test set or suites.", default=None)
     source: Path | None = option("Test set, source side (or a file with both sides).", default=None)
     reference: Path | None = option("Test set, target side.", default=None)
     suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
     samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
     use: bool = option("Compute CXMI on the test set.", default=True)
-    controls: bool = option(
-        "Also score the suites without context and with context from other documents.", default=True
-    )
+    controls: bool = option("Also score suites without context and with foreign context.", default=True)
     attention: bool = option("Draw attention maps of a document of the test set.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
     latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
@@ -294,14 +284,12 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         "Use at most this many translations of each list. Default: all.", default=None, least=1
     )
     samples: int = option(
-        "With --level document: number of documents drawn from the lists.",
+        "Number of documents drawn from the lists.",
         default=64,
         least=1,
         needs="level=document",
     )
-    seed: int = option(
-        "With --level document: seed for drawing documents.", default=1, least=0, needs="level=document"
-    )
+    seed: int = option("Seed for drawing documents.", default=1, least=0, needs="level=document")
     source: Path | None = option("Source documents, for COMET.", default=None)
     target_language: str | None = option(
         "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
@@ -336,9 +324,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
     document: Path = option("File with the document, in any format.", argument=True)
     out: Path = option("Folder for figures and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
-    id: str | None = option(
-        "Id of the document. Default: the first of the file.", name="document", default=None
-    )
+    id: str | None = option("Id of the document. Default: the first one.", name="document", default=None)
 
 
 class ContextRequest(DocumentRequest):
@@ -389,23 +375,17 @@ class ProbeRequest(Device, Checkpoint):
     """Runs whose encoders are probed for positions; see `probe_runs`."""
 
     runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
-    task: Sequence[str] = option(
+    task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
         "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
     )
-    data: Path | None = option(
-        "Folder made by `prepare`. Default: the training data of the run.", default=None
-    )
-    out: Path | None = option(
-        "Folder for figures and plots. Default: `probing` in the first run.", default=None
-    )
+    data: Path | None = option("Folder made by `prepare`. Default: the run's training data.", default=None)
+    out: Path | None = option("Folder for figures and plots. Default: RUN/probing.", default=None)
     tokens: int = option(
         "Number of source tokens to train the classifiers on; testing uses at most as many.",
         default=50_000,
         least=1,
     )
-    seeds: int = option(
-        "Number of seeds; with more than one, the standard deviation is reported.", default=1, least=1
-    )
+    seeds: int = option("Number of seeds; from 2 on with standard deviations.", default=1, least=1)
 
     @property
     def folder(self) -> Path:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.xml import taken
 
 
@@ -258,15 +257,6 @@ def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
 # `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
 # or for review; `all`: those that are translated too, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
-ENTRIES: Final[tuple[Entries, ...]] = ("untranslated", "unfinished", "all")
-
-
-def entries_named(name: str) -> Entries:
-    """The choice of entries of that name; raises CotextError for a name that is none."""
-    for entries in ENTRIES:
-        if name == entries:
-            return entries
-    raise CotextError(f"--entries {shown(name)}: known are {', '.join(ENTRIES)}")
 
 
 @dataclass(frozen=True, slots=True)

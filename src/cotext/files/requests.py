@@ -16,6 +16,7 @@ _OF_FILES: Final = (
     *("out", "out_dir", "drop_macros", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
     *("on", "workers"),
 )
+_LINES: Final = (None, "text", "prose")  # formats of standard input
 PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
 
 
@@ -31,21 +32,15 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "input, write standard output, line by line.",
         argument=True,
     )
-    out: Path | None = option(
-        "File to write, in the format of the input; for a single input file.", default=None
-    )
-    out_dir: Path | None = option(
-        "Folder to write any number of files into; they keep their names.", default=None
-    )
+    out: Path | None = option("File to write, in the format of the input, which is one file.", default=None)
+    out_dir: Path | None = option("Folder to write files into; they keep their names.", default=None)
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
         "(one sentence per line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv, "
         "jsonl or parquet. Default: detected from the content.",
         default=None,
     )
-    no_split: bool = option(
-        "Translate each line or paragraph as one sentence, without splitting it.", default=False
-    )
+    no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)
     entries: Literal["untranslated", "unfinished", "all"] = option(
         "Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; unfinished (also "
         "fuzzy ones and those waiting for review); or all (but those marked as final).",
@@ -71,9 +66,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "Language to translate into, for multilingual tokenizers. Default: that of the run's data.",
         default=None,
     )
-    overwrite: bool = option(
-        "Replace existing files, and the partial output of jobs with other settings.", default=False
-    )
+    overwrite: bool = option("Replace existing files, and output of other unfinished jobs.", default=False)
 
     def check(self) -> None:
         """Raise CotextError where options do not go together."""
@@ -86,9 +79,11 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
             return
-        if self.outs and self.explain and not (self.bilingual and _suffix(self.bilingual) == PAGE_SUFFIX):
+        outs = self.outs  # raises where the outputs are not named
+        suffix = None if self.bilingual is None else self.bilingual.suffix.lower()
+        if outs and self.explain and suffix != PAGE_SUFFIX:
             raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
-        if self.bilingual is not None and _suffix(self.bilingual) not in BILINGUAL_SUFFIXES:
+        if suffix is not None and suffix not in BILINGUAL_SUFFIXES:
             raise CotextError(
                 f"--bilingual {self.bilingual}: its name ends with neither "
                 f"{' nor '.join(BILINGUAL_SUFFIXES)}; choose one"
@@ -134,10 +129,3 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "after the other, into different folders"
                 )
         return outs
-
-
-_LINES: Final = (None, "text", "prose")
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()

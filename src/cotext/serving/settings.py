@@ -34,24 +34,14 @@ class ServerSettings(Request):
     cors: Sequence[str] = option(
         "Web origin whose pages may send requests, as in https://example.org; may be repeated.", default=()
     )
-    batch_tokens: int = option(
-        "Largest batch, in tokens; all clients share batches.", default=BATCH_TOKENS, least=1
-    )
-    max_text_bytes: int = option(
-        "Largest total size of the texts in one request, in bytes.", default=128 * 1024, least=1
-    )
+    batch_tokens: int = option("Largest batch of all clients, in tokens.", default=BATCH_TOKENS, least=1)
+    max_text_bytes: int = option("Largest texts of one request, in bytes.", default=128 * 1024, least=1)
     max_file_bytes: int = option("Largest file, in bytes.", default=32 * 1024 * 1024, least=1)
-    max_sentences: int = option(
-        "Most sentences in one request; files have no such limit.", default=2_000, least=1
-    )
+    max_sentences: int = option("Most sentences in one request, files apart.", default=2_000, least=1)
     max_waiting: int = option("Most requests at a time, of all clients together.", default=256, least=1)
     max_waiting_of_client: int = option("Most requests of one client at a time.", default=64, least=1)
-    requests_per_minute: int = option(
-        "Most requests per minute of one client; 0: no limit.", default=0, least=0
-    )
-    keep_files_hours: float = option(
-        "Hours for which a translated file can be downloaded.", default=24.0, least=0.01
-    )
+    requests_per_minute: int = option("Most requests per minute and client; 0: no limit.", default=0, least=0)
+    keep_files_hours: float = option("Hours that a translated file is kept.", default=24.0, least=0.01)
     max_jobs_bytes: int = option(
         "Largest total size of all files, in bytes; one client may use an eighth of it.",
         name="max_files_bytes",
@@ -110,13 +100,9 @@ class ServeRequest(ServerSettings, Device):
         "that name no system.",
         argument=True,
     )
-    host: str = option(
-        "Address to listen on; the default accepts requests from this machine only.", default="127.0.0.1"
-    )
+    host: str = option("Address to listen on. Default: for this machine only.", default="127.0.0.1")
     port: int = option("Port to listen on; 0: any free port.", default=5000)
-    languages: str | None = option(
-        "Language pair, as in en-de, of runs that have none recorded.", default=None
-    )
+    languages: str | None = option("Language pair, as in en-de, of runs without one recorded.", default=None)
     threads: int | None = option("CPU threads to use.", default=None, least=1)
 
     def folder_at(self, port: int) -> Path:

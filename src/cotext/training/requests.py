@@ -1,9 +1,60 @@
-"""The request to make training data by translation."""
+"""Requests to train, and to make training data by translation."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import option
-from cotext.translation.requests import ClusterOptions, Sharded
+from cotext.translation.requests import ClusterOptions, Device, Sharded
+
+
+class TrainRequest(Device):
+    """A recipe to train on prepared data."""
+
+    recipe: str = option("A shipped recipe (`cotext systems`), or a YAML file.", argument=True)
+    overrides: Sequence[str] = option(
+        "Settings to change, as in train.max_updates=1000 (all keys: docs/recipes.md).",
+        default=(),
+        argument=True,
+    )
+    data: Path = option("Folder made by `prepare`.")
+    out: Path = option("Run folder to make; an interrupted run in it is resumed.")
+    size: str | None = option(
+        "Model size: tiny, small, ted or base. Default: that of the recipe (docs/recipes.md).", default=None
+    )
+    seeds: str | None = option(
+        "Train one run for each seed, as in 1,2,3, in the folders OUT/seed-1, OUT/seed-2 ...", default=None
+    )
+    init: Path | None = option(
+        "Run folder whose weights training starts from; with --seeds, also a folder with runs of the same "
+        "seeds.",
+        default=None,
+    )
+    dry_run: bool = option(
+        "Write nothing: make three updates and print parameters, instances, memory, time and the first "
+        "batch.",
+        default=False,
+    )
+    spare_memory: bool = option(
+        "On a CPU: use less memory (a fifth less at base size), for about a tenth more time (docs/speed.md).",
+        default=False,
+    )
+
+    def parsed_seeds(self) -> list[int]:
+        """The seeds of `seeds`; raises CotextError where they are none, or given twice."""
+        if self.seeds is None:
+            return []
+        parts = [part.strip() for part in self.seeds.split(",")]
+        given = f"--seeds {shown(self.seeds)}"
+        if not all(re.fullmatch("[0-9]{1,19}", part) for part in parts):
+            raise CotextError(f"{given}: write whole numbers with commas between them, as in 1,2,3")
+        seeds = [int(part) for part in parts]
+        if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+            raise CotextError(f"{given}: {twice[0]} is given twice; a seed makes one run")
+        if any(setting.partition("=")[0].strip() == "train.seed" for setting in self.overrides):
+            raise CotextError("train.seed and --seeds both say which seed to take; leave one out")
+        return seeds
 
 
 class DistillRequest(Sharded, ClusterOptions):

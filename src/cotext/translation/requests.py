@@ -26,9 +26,7 @@ SCORING: Final = (
 class Device(Request):
     """The device that computes."""
 
-    device: str | None = option(
-        "Device: cpu, cuda, cuda:1 ... Default: the GPU if there is one.", default=None
-    )
+    device: str | None = option("Device: cpu, cuda, cuda:1. Default: the GPU if there is one.", default=None)
 
 
 class Decoding(Device):
@@ -54,9 +52,7 @@ class Decoding(Device):
 class Checkpoint(Request):
     """The checkpoint of a run."""
 
-    checkpoint: int | None = option(
-        "Use the checkpoint saved at this update instead of the final model.", default=None
-    )
+    checkpoint: int | None = option("Checkpoint of this update instead of the final model.", default=None)
 
 
 class RunOptions(Decoding, Checkpoint):
@@ -120,15 +116,11 @@ class Wished(Request):
         "Terms with their required and forbidden translations (TSV, CSV or TBX).", default=None
     )
     keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
-    consistency: bool = option(
-        "Keep one translation per glossary term in a document: the first.", default=False
-    )
+    consistency: bool = option("Keep the first translation of a glossary term in a document.", default=False)
     lemmas: Path | None = option(
         "Lemmas of source words (form, tab, lemma), to find terms in any inflected form.", default=None
     )
-    target_lemmas: Path | None = option(
-        "Lemmas of target words, to accept terms in any inflected form.", default=None
-    )
+    target_lemmas: Path | None = option("Lemmas of target words, to accept inflected terms.", default=None)
     memory: Path | None = option(
         "Translation memory (TMX), used for sentences that it has in the same context.", default=None
     )

@@ -11,12 +11,11 @@ from cotext.data.controlled.contrast import (
     test_documents,
     training_documents,
 )
-from cotext.data.controlled.lexicon import WORD_ORDERS, WordOrder, word_order
+from cotext.data.controlled.lexicon import WordOrder
 
 __all__ = [
     "SIZES",
     "VERSION",
-    "WORD_ORDERS",
     "WordLinks",
     "WordOrder",
     "contrastive_suites",
@@ -25,5 +24,4 @@ __all__ = [
     "split_of",
     "test_documents",
     "training_documents",
-    "word_order",
 ]

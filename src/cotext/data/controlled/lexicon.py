@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, NamedTuple, get_args
 
-from cotext.runtime.errors import CotextError, shown
-
 
 class Pair(NamedTuple):
     """A phrase that has one form on each side."""
@@ -304,14 +302,6 @@ _SLOTS: Final = (
     "y.arbeitest y.wohnst y.sprichst y.lachst y.hältst"
 )
 _FINITE: Final = frozenset((*_WORDS.split(), *(f"{{{slot}}}" for slot in _SLOTS.split())))
-
-
-def word_order(name: str) -> WordOrder:
-    """The word order of that name; raises CotextError where there is none."""
-    for order in WORD_ORDERS:
-        if name == order:
-            return order
-    raise CotextError(f"unknown word order {shown(name)}; choose one of {', '.join(WORD_ORDERS)}")
 
 
 @cache

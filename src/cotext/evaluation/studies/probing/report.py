@@ -99,18 +99,6 @@ class Probe:
         return len(encoder_of(self.loaded.with_states("cotext probe")))
 
 
-def parse_tasks(names: Sequence[str]) -> tuple[Task, ...]:
-    """The tasks of that name, each once and in the paper's order; `all` or nothing: every one.
-
-    Raises:
-        CotextError: an unknown name.
-    """
-    for name in names:
-        if name not in (*TASKS, "all"):
-            raise CotextError(f"no probing task '{name}': choose {', '.join(TASKS)} or all")
-    return tuple(task for task in TASKS if not names or task in names or "all" in names)
-
-
 def open_probes(runs: Sequence[Path], data: Path | None, update: int | None) -> list[Probe]:
     """Load runs and their data.
 
@@ -231,9 +219,10 @@ def probe_runs(
     """Probe runs one after the other; writes probing.json and a picture per task into the folder `out`.
 
     Raises:
-        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
+        CotextError: as `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
-    tasks, out, seeds = parse_tasks(request.task), request.folder, request.seeds
+    asked, out, seeds = request.task, request.folder, request.seeds
+    tasks = [task for task in TASKS if not asked or task in asked or "all" in asked]
     where = choose_device(request.device)
     probes = open_probes(request.runs, request.data, request.checkpoint)
     with working_in(out):
