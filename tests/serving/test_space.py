@@ -14,8 +14,8 @@ from loopback import listening
 from waiting import SECONDS, TEXT, Sender, until
 
 from cotext.runtime.errors import CotextError
+from cotext.serving import file_routes as uploads_module
 from cotext.serving import server as serving_server
-from cotext.serving import uploads as uploads_module
 from cotext.serving.jobs import space
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
