@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cotext.data.controlled import WordLinks, linked_documents
+from benchmarks.files.word_links import WordLinks, linked_documents
 from cotext.data.documents import ParallelDocument
 from cotext.files.blocks import Close, Open, Piece
 from cotext.files.tags import project

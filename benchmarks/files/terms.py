@@ -26,7 +26,7 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from cotext.data.controlled import linked_documents
+from benchmarks.files.word_links import linked_documents
 from cotext.data.controlled.lexicon import THINGS_BY_GENDER
 from cotext.data.documents import Document
 from cotext.data.words import occurrences

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import cotext, prepare_arguments, succeed, train_arguments, write_corpus
 
+from cotext.data import corpora
 from cotext.data import prepare as prepare_module
-from cotext.data import prepared_tokenizer
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
@@ -72,7 +72,7 @@ def test_an_interrupted_table_is_made_when_preparing_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepared_tokenizer, "learned_shortlist", interrupted)
+        patch.setattr(corpora, "learned_shortlist", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(request)
     assert not (tmp_path / "data").exists()

@@ -10,7 +10,7 @@ from command_line import Outcome, cotext, succeed
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.data.formats.records import Alignment
+from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render

@@ -147,12 +147,12 @@ def test_clients_do_not_see_each_others_files(client: TestClient) -> None:
 
 
 def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:
-    id = sent(client, b'{"a": "text", }', "letter.json")
+    id = sent(client, b'<xliff version="1.2"><file>', "letter.xlf")
     kind, last = events(client, id)[-1]
     assert (kind, last["state"]) == ("error", "error")
-    assert last["message"].startswith("letter.json")
+    assert last["message"].startswith("letter.xlf")
     answer = client.get(f"/api/files/{id}/result")
-    assert (answer.status_code, "letter.json" in answer.json()["message"]) == (409, True)
+    assert (answer.status_code, "letter.xlf" in answer.json()["message"]) == (409, True)
 
 
 def form(*parts: tuple[str, bytes], end: bytes = b"--b--\r\n") -> bytes:

@@ -194,10 +194,10 @@ def test_deleted_at_once_whatever_its_state(
 
 def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_path: Path) -> None:
     sender = opened()
-    broken = sender.send(b'{"a": "text", }', "Fehler.json")
+    broken = sender.send(b'<xliff version="1.2"><file>', "Fehler.xlf")
     status = sender.finished(broken)
     assert status.state == "error"
-    assert status.message.startswith("Fehler.json")
+    assert status.message.startswith("Fehler.xlf")
     assert str(tmp_path) not in status.message
     assert "source" not in status.message
     assert folders(tmp_path) == set()

@@ -12,7 +12,7 @@ import pytest
 from command_line import piped
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.formats import read_documents, read_parallel, records, streams, xml_formats
+from cotext.data.formats import read_documents, read_parallel, streams, xml_formats
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
@@ -85,13 +85,13 @@ def test_documents_without_end(
         (tmp_path / name).write_bytes(content)
     [document] = read_documents(tmp_path / "a.en", format)
     assert len(document) == 50
-    monkeypatch.setattr(records, "MAX_DOCUMENT_BYTES", 40 * (records.SENTENCE_BYTES + 1))
+    monkeypatch.setattr(streams, "MAX_DOCUMENT_BYTES", 40 * (streams.SENTENCE_BYTES + 1))
     with pytest.raises(CotextError, match=r"a\.en:?.* document of more than"):
         list(read_documents(tmp_path / "a.en", format))
 
 
 def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_DOCUMENT_BYTES", 2 * (records.SENTENCE_BYTES + 1))
+    monkeypatch.setattr(streams, "MAX_DOCUMENT_BYTES", 2 * (streams.SENTENCE_BYTES + 1))
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 100)
     documents = {
         "text": b"a\nb\n\n" * 50,

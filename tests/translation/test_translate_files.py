@@ -398,7 +398,12 @@ def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("en.json", '{\n  "a": "the dog"\n}\n'), ("en.arb", '["the dog"]\n'), ("en.yml", "en:\n  a: the dog\n")],
+    [
+        ("en.json", '{\n  "a": "the dog"\n}\n'),
+        ("en.arb", '["the dog"]\n'),
+        ("en.json", '{"a": "the dog", }\n'),
+        ("en.yml", "en:\n  a: the dog\n"),
+    ],
 )
 def test_catalogues_of_strings_are_refused(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)

@@ -17,8 +17,7 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.records import Record
-from cotext.data.formats.streams import atomic_sinks, check_readable, same_file
+from cotext.data.formats.streams import Record, atomic_sinks, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.languages import Languages, primary_language

@@ -22,12 +22,16 @@ from cotext.data.controlled import (
 from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
+    build_shortlist,
+    build_tokenizer,
     corpus_of_files,
     document_notes,
     encode_corpus,
     input_checksums,
     languages_of_files,
     selection_notes,
+    taken_tokenizer,
+    text_checksums,
     tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
@@ -37,7 +41,6 @@ from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
-from cotext.data.prepared_tokenizer import build_shortlist, build_tokenizer, taken_tokenizer, text_checksums
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
 from cotext.data.splitting import Splitter

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats.records import Alignment
+from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences

@@ -1,7 +1,6 @@
 """A tokenised corpus on disk: one Arrow file or, of a large corpus, a folder of such files with a manifest.
 
-Whoever reads sees documents, numbered through all files: see `store_file.py` for what a file holds, and
-`store_manifest.py` for the folder.
+Whoever reads sees documents, numbered through all files.
 """
 
 import json

@@ -20,8 +20,7 @@ from cotext.data.contrastive_suites import (
     text_of,
 )
 from cotext.data.ctxpro import is_ctxpro
-from cotext.data.formats.records import OUTER_SPACE
-from cotext.data.formats.streams import numbered_lines, read_whole
+from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 

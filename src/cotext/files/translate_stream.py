@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import Queue
 
 from cotext.data.documents import Document
-from cotext.data.formats.records import OUTER_SPACE
+from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter
 from cotext.files.text import BYTE_ORDER_MARK, TextFile, wrap_width
 from cotext.files.translate_blocks import BlockDocuments

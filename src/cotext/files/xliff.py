@@ -17,17 +17,21 @@ from typing import Final, Literal
 
 from cotext.data.languages import same_language
 from cotext.files.blocks import ANY, Block, Close, Copied, Job, Open, Piece, Point, merged
-from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
-from cotext.files.strings import Markers, found_in, has_words
-from cotext.files.xml_places import (
+from cotext.files.places import (
+    Edit,
     Element,
+    Lines,
+    Slot,
+    SplicedFile,
     decoded_xml,
     escaped,
     has_root,
+    no_edits,
     opened_tag,
     read_markup,
     with_attribute,
 )
+from cotext.files.strings import Markers, found_in, has_words
 from cotext.runtime.errors import CotextError, shown
 
 # --- Contents of an XML element as pieces: text, elements that enclose text, elements that stand for some.

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 from cotext.files.blocks import Block
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
-from cotext.files.xml_places import read_markup
+from cotext.files.places import read_markup
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 

@@ -3,10 +3,8 @@
 from cotext.data.controlled.contrast import (
     SIZES,
     VERSION,
-    WordLinks,
     contrastive_suites,
     development_documents,
-    linked_documents,
     split_of,
     test_documents,
     training_documents,
@@ -20,7 +18,6 @@ __all__ = [
     "WordOrder",
     "contrastive_suites",
     "development_documents",
-    "linked_documents",
     "split_of",
     "test_documents",
     "training_documents",

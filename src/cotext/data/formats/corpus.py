@@ -13,8 +13,15 @@ from cotext.data.formats.docids import (
     read_side_file,
     side_file_to_write,
 )
-from cotext.data.formats.records import Alignment, Record, Side
-from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
+from cotext.data.formats.streams import (
+    Alignment,
+    Record,
+    Side,
+    TextSink,
+    atomic_sinks,
+    check_readable,
+    same_file,
+)
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
 from cotext.runtime.errors import CotextError

@@ -10,8 +10,17 @@ from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
 
-from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, sentences_to_write
-from cotext.data.formats.streams import COMPRESSIONS, numbered_lines, same_file, without_compression
+from cotext.data.formats.streams import (
+    COMPRESSIONS,
+    OUTER_SPACE,
+    Gathered,
+    Record,
+    id_to_write,
+    numbered_lines,
+    same_file,
+    sentences_to_write,
+    without_compression,
+)
 from cotext.runtime.addresses import address_exists, address_of
 from cotext.runtime.errors import CotextError
 

@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cotext.data.formats.records import (
+from cotext.data.formats.streams import (
     OUTER_SPACE,
     Gathered,
     Record,
     id_to_write,
+    numbered_lines,
     one_line,
     sentences_to_write,
 )
-from cotext.data.formats.streams import numbered_lines
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 

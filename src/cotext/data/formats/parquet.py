@@ -11,8 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cotext.data.formats.records import Gathered, Record, one_line
-from cotext.data.formats.streams import COMPRESSIONS, opened
+from cotext.data.formats.streams import COMPRESSIONS, Gathered, Record, one_line, opened
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 

@@ -10,11 +10,12 @@ from typing import Final
 from cotext.data.formats import docids, line_formats, parquet, wmt, xml_formats
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.line_formats import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK, begins_talks
-from cotext.data.formats.records import OUTER_SPACE, Record
 from cotext.data.formats.streams import (
     CORPUS_ROOTS,
+    OUTER_SPACE,
     PARQUET,
     TRANSLATION_MEMORY,
+    Record,
     beginning,
     binary_kind,
     check_readable,
@@ -172,7 +173,7 @@ _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
 _SEGMENT = re.compile(r"^[^\S\n]*<seg\s", re.MULTILINE)
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
-_CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\[\s*["\[{]')
+_CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 
 

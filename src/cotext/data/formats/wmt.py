@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cotext.data.documents import Document
-from cotext.data.formats.records import OUTER_SPACE, Record, one_line, without_breaks
-from cotext.data.formats.streams import numbered_lines
+from cotext.data.formats.streams import OUTER_SPACE, Record, numbered_lines, one_line, without_breaks
 from cotext.data.languages import fitting_codes
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json

@@ -15,9 +15,16 @@ from typing import Final
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from cotext.data.formats import records, streams
-from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
-from cotext.data.formats.streams import ONE_LANGUAGE_SETS
+from cotext.data.formats import streams
+from cotext.data.formats.streams import (
+    ONE_LANGUAGE_SETS,
+    OUTER_SPACE,
+    Gathered,
+    Record,
+    id_to_write,
+    one_line,
+    without_breaks,
+)
 from cotext.data.languages import best_language
 from cotext.runtime.errors import CotextError
 
@@ -317,13 +324,13 @@ class _Reader:
             return
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
-            self._count(records.SENTENCE_BYTES)
+            self._count(streams.SENTENCE_BYTES)
             if not self._language:
                 raise CotextError(
                     f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; name its language"
                 )
         elif tag == "prop" and self._language is None:
-            self._count(records.SENTENCE_BYTES)
+            self._count(streams.SENTENCE_BYTES)
             self._property = attributes.get("type", "")
             self._text_parts = []
         elif tag == "seg" and self._language is not None:
@@ -500,8 +507,8 @@ class _WmtXmlReader:
     def _end(self, tag: str) -> None:
         if tag == "seg" and self._segment is not None and self._side is not None:
             sentence = without_breaks("".join(self._segment))
-            self._document_bytes += len(sentence) + len(self._segment_id or "") + records.SENTENCE_BYTES
-            self.stream.require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
+            self._document_bytes += len(sentence) + len(self._segment_id or "") + streams.SENTENCE_BYTES
+            self.stream.require(self._document_bytes, streams.MAX_DOCUMENT_BYTES, "a document")
             self._side.append((self._segment_id, sentence))
             self._segment = None
         elif tag in SIDES:

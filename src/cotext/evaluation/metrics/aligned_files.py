@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.data.formats.records import Side
+from cotext.data.formats.streams import Side
 from cotext.data.formats.table import Format, find_format, format_in
 from cotext.data.formats.wmt import in_order
 from cotext.data.splitting import Splitter

@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from cotext.data.controlled import linked_documents
-from cotext.data.controlled.contrast import WordLinks, word_links
+from benchmarks.files.word_links import WordLinks, linked_documents, word_links
 from cotext.data.controlled.discourse import _FRAMES, Draw, plan_document
 
 DOCUMENTS = list(linked_documents("development", 40, 3))
