@@ -184,7 +184,6 @@ WIDE = {
     "cotext.training.trainer.Trainer.__init__": 10,
     "cotext.translation.document_state.OpenDocument.start": 9,
     "cotext.translation.translate_file.translate_file": 10,
-    "cotext.translation.translate_file.translate_remaining": 9,
     "cotext.translation.translate_file.CorpusJob.__init__": 10,
 }
 

@@ -208,7 +208,7 @@ def test_one_file_with_both_languages(tmp_path: Path) -> None:
 
 def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
-        write_parallel(tmp_path / name, None, corpus, format, ("fr-FR", "ita_Latn"))
+        write_parallel(tmp_path / name, None, corpus, "tmx", ("fr-FR", "ita_Latn"))
 
     def pair(out: str, **languages: Any) -> str:
         sides = {"source": tmp_path / "train", "dev_source": tmp_path / "dev"}
@@ -216,7 +216,7 @@ def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
 
     assert pair("out") == "fr-it"
     assert pair("given", target_language="de") == "fr-de"
-    write_parallel(tmp_path / "train", None, TRAIN, format)  # of languages that nothing tells
+    write_parallel(tmp_path / "train", None, TRAIN, "tmx")  # of languages that nothing tells
     assert pair("unknown") == ""
 
 

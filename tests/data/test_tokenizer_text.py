@@ -90,7 +90,6 @@ def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_pat
     for arguments, message in (
         ([*trained, "--tokenizer", other], "is trained already"),
         (["prepare-controlled", "9", "--out", tmp_path / "out"], "No such option"),
-        (["append", "--source", corpus / "train.en", "--out", other], "No such option"),
     ):
         refused = cotext(*arguments, text)
         assert (refused.code, message in refused.err) == (2, True), refused.err

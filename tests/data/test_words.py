@@ -65,7 +65,7 @@ def test_what_has_no_words_is_refused() -> None:
         with pytest.raises(CotextError, match="choose moses-bpe"):
             train_tokenizer(SENTENCES, settings)
     outcome = cotext("prepare", "--source", "a", "--dev-source", "b", "--out", "c", "--truecase")
-    assert (outcome.code, "add --tokenizer moses-bpe" in outcome.err) == (2, True)
+    assert (outcome.code, "--truecase needs --tokenizer moses-bpe" in outcome.err) == (2, True)
 
 
 def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:

@@ -190,7 +190,7 @@ def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(choices))
         return module.score_candidates(t, choices)
 
-    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive_contexts.score_candidates", noting)
+    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive.score_candidates", noting)
     t = translator(VIEWS["window"])
     suite = ContrastiveSuite("s", "en", "de", examples)
     report = run_suite(t, suite, on_candidates=counted.append)

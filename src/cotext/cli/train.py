@@ -30,7 +30,6 @@ def train(request: TrainRequest, json: Json = False) -> None:
             "leave it out"
         )
     from cotext.config.recipe import load_config
-    from cotext.models.unused import refuse_unused
 
     if json and not request.dry_run:
         raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
@@ -41,6 +40,8 @@ def train(request: TrainRequest, json: Json = False) -> None:
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
+    from cotext.models.unused import refuse_unused
+
     refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # of several, one prints
     if request.dry_run:

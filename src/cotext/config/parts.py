@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
 
 from cotext.runtime.own_code import Code, known
 
@@ -36,10 +35,8 @@ class Part:
         """The value; ValueError where it is neither."""
         if value in self.names or OWN.fullmatch(value):
             return value
-        raise PydanticCustomError(
-            "part",
-            f"Input should be {', '.join(map(repr, self.names))} or a class of a file, as in idea.py:MyPart",
-        )
+        names = ", ".join(map(repr, self.names))
+        raise ValueError(f"input should be {names} or a class of a file, as in idea.py:MyPart")
 
 
 def names_of(metadata: object) -> tuple[str, ...]:

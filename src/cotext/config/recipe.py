@@ -222,7 +222,8 @@ def _explain(error: ValidationError, where: str) -> Iterator[str]:
             yield f"{where}: unknown key {shown(written)}{hint}"
         else:
             found = f"{key or shown(written)} = {shown(problem['input'])}"
-            yield f"{where}: {found}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            said = problem["msg"].removeprefix("Value error, ")
+            yield f"{where}: {found}: {said[:1].lower()}{said[1:]}"
     if len(problems) > MAX_PROBLEMS:
         yield f"{where}: and {len(problems) - MAX_PROBLEMS:,} more like these"
 

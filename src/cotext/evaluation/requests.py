@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cotext.data.requests import CorpusFormat, SentenceSplitting
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Checkpoint, Decoding, Device, RunOptions, Sharded
 
@@ -306,7 +306,7 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         known = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
         if self.utility not in (*known, "bleu", "comet"):
             raise CotextError(
-                f"--utility {self.utility}: choose one of {', '.join([*known, 'bleu', 'comet'])}"
+                f"--utility {shown(self.utility)}: choose one of {', '.join([*known, 'bleu', 'comet'])}"
             )
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
