@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from catalogues import same_again, texts, upper
+from catalogues import same_again, texts, translated, upper
 from hostile.mutations import mutate
 
 from cotext.files.blocks import BilingualFormat, Job
@@ -91,6 +91,13 @@ def test_codes_of_three_letters_and_the_direction_in_ids() -> None:
     assert "left out: de_DE (1)" in " ".join(czech.contents.messages)
     with pytest.raises(CotextError, match=r"target languages: ces_Latn-deu_Latn\)"):
         GERMAN.open(both.split(b"\n")[0], "file")
+
+
+def test_half_a_character_is_not_written_into_json() -> None:
+    opened = GERMAN.open(FILE, "file")
+    documents = translated(opened.contents, lambda text: f"{text}\ud800")
+    *_, cues = map(json.loads, opened.written(documents).decode().splitlines())
+    assert cues["hypothesis"] == FENCED
 
 
 def test_damaged_json_in_a_document_is_text() -> None:

@@ -118,7 +118,7 @@ class SplicedFile:
                 blocks = given[start : start + len(slot.blocks)]
                 start += len(slot.blocks)
                 if self._changed(slot, blocks):
-                    edits += slot.edits([writable(block, _without_halves) for block in blocks])
+                    edits += slot.edits([writable(block, without_halves) for block in blocks])
         if edits:
             edits += self.once
         return self.encode("".join(spliced(self.text, edits)))
@@ -160,7 +160,8 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for piece in pieces if not isinstance(piece, str)]
 
 
-def _without_halves(text: str) -> str:
+def without_halves(text: str) -> str:
+    """A text without NUL and lone surrogates, which no file can hold."""
     return _HALVES.sub("", text)
 
 

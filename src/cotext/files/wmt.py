@@ -17,7 +17,7 @@ from cotext.data.formats.wmt import Paragraphs, WmtLine, paragraphs, submission_
 from cotext.data.languages import fitting_codes, same_language
 from cotext.files.blocks import ANY, Block, Contents, Job, OpenedFile
 from cotext.files.html import FORMAT as HTML
-from cotext.files.places import decoded
+from cotext.files.places import decoded, without_halves
 from cotext.files.strings import has_letters
 from cotext.files.text import TextFile
 from cotext.runtime.errors import CotextError
@@ -90,7 +90,7 @@ class _JsonValues:
         [blocks] = documents
         given = iter(blocks)
         texts = [next(given).text if has_letters(value) else value for value in self._values.texts]
-        return self._values.replaced(self._text, texts).encode()
+        return self._values.replaced(self._text, [without_halves(text) for text in texts]).encode()
 
 
 class WmtFile:
