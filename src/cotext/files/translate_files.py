@@ -53,7 +53,7 @@ T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
 PLAIN: Final = ("text", "tsv")  # corpora that are recognised by nothing but their lines
 GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
-WITH_MACROS: Final = frozenset({"docx", "odt", "pptx", "xlsx"})
+WITH_MACROS: Final = frozenset({"docx", "odt", "pptx"})
 
 
 class BlocksJob(Job[FileReport]):
@@ -218,8 +218,6 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     if not (head := _beginning(path)):
         raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
     found = recognise(head, path.name)
-    if found is not None and found.name == "json" and path.suffix == ".jsonl":
-        return "jsonl"  # with a line that is broken
     if found is not None and found.name != GENERIC:
         return found
     if (kind := binary_kind(head)) and kind != PARQUET:
