@@ -131,7 +131,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         found = compare_folders(
             _comparison(out, settings.systems), files, lambda what, total: lambda done: None
         )
-        typer.echo(as_text(found))
+        typer.echo(as_text(found, brief=True))
         _conclude(out, settings, time.monotonic() - started)
 
 

@@ -78,11 +78,13 @@ class Section:
         return "\n".join([f"<h2>{escape(self.title)}</h2>", *about, self.pictures, *tables, *notes])
 
 
-def as_text(found: RunComparison) -> str:
-    """Everything but curves and maps, for a terminal."""
+def as_text(found: RunComparison, brief: bool = False) -> str:
+    """Everything but curves and maps, for a terminal; `brief`: the answers and the accuracies of choices."""
     answers = ["\n".join([each.question, *(f"  {line}" for line in each.lines)]) for each in verdict(found)]
-    blocks = [section.text() for section in _sections(found) if section.tables]
-    return "\n\n".join([*answers, *blocks, *(["\n".join(found.notes)] if found.notes else [])])
+    sections = [_choices(found, False)] if brief else _sections(found)
+    blocks = [section.text() for section in sections if section.tables]
+    notes = ["\n".join(found.notes)] if found.notes and not brief else []
+    return "\n\n".join([*answers, *blocks, *notes])
 
 
 def as_latex(found: RunComparison) -> str:
