@@ -16,8 +16,8 @@ A line has such a choice if all of this holds, by words alone:
     swap     the other form fits after the verb is changed with it: am, are, was, were and their short forms
              beside the pronoun; a sentence with one of these elsewhere is left out
 
-*You* is a subject where the word behind it stands behind *I*, too (`verbs_of`), and none of _BEFORE_OBJECT
-before it.
+*You* counts as a subject if the next word also follows *I* in text (`verbs_of`), and the word before it does
+not take an object (_BEFORE_OBJECT).
 """
 
 import argparse
@@ -73,7 +73,7 @@ PHENOMENA: Final = {
         f"[我你妳您们]{_INSTEAD}",
     ),
 }
-# What stands beside a form of the first or second person, and beside every other form.
+# Verb forms beside *I*, and the forms of the same verbs beside *you* and *we*.
 _BE: Final = {"am": "are", "'m": "'re", "was": "were", "wasn't": "weren't"}
 _OF_I: Final = {other: own for own, other in _BE.items()}
 _BE_FORMS: Final = frozenset(_BE) | frozenset(_OF_I) | {"aren't", "ain't"}
@@ -91,7 +91,7 @@ LEAST_SHARE = 0.05  # of the one beside the other
 
 
 def verbs_of(targets: Iterable[str]) -> frozenset[str]:
-    """Words that stand behind *I* and *you* alike, and so behind a subject."""
+    """Words that follow both *I* and *you*, and therefore a subject."""
     behind: dict[str, Counter[str]] = {"i": Counter(), "you": Counter()}
     for line in targets:
         words = [word.lower() for word in _WORD.findall(line.replace("’", "'"))]

@@ -26,7 +26,7 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
 from cotext.evaluation.requests import ComparisonRequest
-from cotext.evaluation.studies.compare.job import ComparisonFiles, compare_folders
+from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.report import as_text
 from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.runtime.cores import usable_cores
@@ -127,10 +127,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         _open_folder(out, settings)
         _prepare(out, settings)
         run_jobs(_jobs(out, settings), usable_cores())
-        files = ComparisonFiles(out / "report.html", out / "report.csv")
-        found = compare_folders(
-            _comparison(out, settings.systems), files, lambda what, total: lambda done: None
-        )
+        found = compare_folders(_comparison(out, settings.systems), lambda what, total: lambda done: None)
         typer.echo(as_text(found, brief=True))
         _conclude(out, settings, time.monotonic() - started)
 
@@ -267,6 +264,7 @@ def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
         use=False,
         attention=False,
         out=out / "report.html",
+        csv=out / "report.csv",
     )
 
 

@@ -81,19 +81,19 @@ def compare_decisions(
 def compare(request: ComparisonRequest, json: Json = False) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     from cotext.evaluation.studies.compare.figures import as_dict
-    from cotext.evaluation.studies.compare.job import ComparisonFiles, compare_folders
+    from cotext.evaluation.studies.compare.job import compare_folders
     from cotext.evaluation.studies.compare.report import as_text
     from cotext.runtime.progress import meter
 
-    outputs = ComparisonFiles(request.out, request.csv, request.latex)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
             shown.close()
             return shown.enter_context(meter(what, total)).advance
 
-        found = compare_folders(request, outputs, watch)
-    typer.echo(as_json(as_dict(found)) if json else f"{as_text(found)}\n\n{', '.join(map(str, outputs.all))}")
+        found = compare_folders(request, watch)
+    written = ", ".join(map(str, request.outputs))
+    typer.echo(as_json(as_dict(found)) if json else f"{as_text(found)}\n\n{written}")
 
 
 def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:

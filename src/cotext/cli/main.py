@@ -49,7 +49,7 @@ class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
     def make_context(self, info_name: str | None, args: list[str], *further: Any, **extra: Any) -> Any:
-        """Read the arguments before the command; options of all commands may stand behind it, too."""
+        """Read the arguments before the command. `--trust-code` may also follow the command."""
         if TRUST_CODE in args:
             args = [TRUST_CODE, *(argument for argument in args if argument != TRUST_CODE)]
         with short_refusals():

@@ -60,10 +60,10 @@ def pinned(content: Any, folder: Path) -> Any:
         return {key: pinned(value, folder) for key, value in content.items()}
     if not isinstance(content, str) or not (match := OWN.fullmatch(content)):
         return content
-    if match["digest"] in known():
-        return content
-    code = Code.read(folder / match["file"], match["digest"])
-    return f"{match['name']}:{match['kind']}@{code.digest[:16]}"
+    digest = match["digest"]
+    if digest not in known():
+        digest = Code.read(folder / match["file"], digest).digest[:16]
+    return f"{match['name']}:{match['kind']}@{digest}"
 
 
 def own_parts(content: Any) -> Iterator[re.Match[str]]:

@@ -74,7 +74,7 @@ def write_config(folder: Path, config: Config) -> None:
     for part in own_parts(config.model.model_dump()):
         (folder / own_code.FOLDER).mkdir(exist_ok=True)
         with replacing(folder / own_code.FOLDER / part["name"]) as temporary:
-            temporary.write_text(own_code.text_of(part["digest"], part["name"]), encoding="utf-8")
+            temporary.write_text(own_code.code_of(part["digest"], part["name"]).text, encoding="utf-8")
     with replacing(folder / "config.yaml") as temporary:
         temporary.write_text(dump_config(config), encoding="utf-8")
 

@@ -69,8 +69,8 @@ def known() -> Collection[str]:
     return _codes.keys()
 
 
-def text_of(digest: str, name: str) -> str:
-    """The text of a file that was read, by the beginning of its SHA-256.
+def code_of(digest: str, name: str) -> Code:
+    """A file that was read, by the beginning of its SHA-256.
 
     Raises:
         CotextError: none was read.
@@ -79,7 +79,7 @@ def text_of(digest: str, name: str) -> str:
         raise CotextError(
             f"{FOLDER}/{name}: is missing in the run folder, or was changed; its model needs it"
         )
-    return _codes[digest].text
+    return _codes[digest]
 
 
 def module(digest: str, name: str) -> ModuleType:
@@ -91,7 +91,7 @@ def module(digest: str, name: str) -> ModuleType:
     full_name = f"cotext_own_code_{digest}"
     if full_name in sys.modules:
         return sys.modules[full_name]
-    text, code = text_of(digest, name), _codes[digest]
+    code = code_of(digest, name)
     if _allowed:
         _remember(code)
     elif code.digest not in _trusted():
@@ -103,7 +103,7 @@ def module(digest: str, name: str) -> ModuleType:
     made.__file__ = str(code.path)
     sys.modules[full_name] = made
     try:
-        exec(compile(text, str(code.path), "exec"), made.__dict__)
+        exec(compile(code.text, str(code.path), "exec"), made.__dict__)
     except Exception as error:
         del sys.modules[full_name]
         raise CotextError(f"{code.path}: {type(error).__name__}: {error}") from error
@@ -117,11 +117,8 @@ def _list() -> Path:
 
 def _trusted() -> set[str]:
     path = _list()
-    return (
-        {line.split()[0] for line in read_text(path).splitlines() if line.strip()}
-        if path.is_file()
-        else set()
-    )
+    lines = read_text(path).splitlines() if path.is_file() else []
+    return {line.split()[0] for line in lines if line.strip()}
 
 
 def _remember(code: Code) -> None:

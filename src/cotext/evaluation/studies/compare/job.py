@@ -76,28 +76,7 @@ def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tupl
     return EvaluationSet(out, out, "jsonl"), f"The test set has paragraphs ({out}): {counts.render()}."
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonFiles:
-    """Files to write; None: none of the kind."""
-
-    page: Path
-    csv: Path | None = None
-    latex: Path | None = None
-
-    @property
-    def sentences(self) -> Path:
-        """Where a test set goes that is split into sentences."""
-        return self.page.with_suffix(".test.jsonl")
-
-    @property
-    def all(self) -> list[Path]:
-        """The paths that are written."""
-        return [path for path in (self.page, self.csv, self.latex) if path is not None]
-
-
-def compare_folders(
-    request: ComparisonRequest, outputs: ComparisonFiles, new_progress: ProgressFactory
-) -> RunComparison:
+def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
 
     Raises:
@@ -122,13 +101,14 @@ def compare_folders(
     check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
     inputs = [*suites, *(path for path in runs if path.is_file())]
     inputs += [test.source, test.reference] if test else []
-    _check_outputs([*outputs.all, *([outputs.sentences] if of_paragraphs else [])], inputs)
+    split = request.out.with_suffix(".test.jsonl")  # a test set of paragraphs, by sentences
+    _check_outputs([*request.outputs, *([split] if of_paragraphs else [])], inputs)
     pair = _check_languages(folders, test, suites)
-    with writing(*outputs.all):
+    with writing(*request.outputs):
         notes: list[str] = []
         if test is not None and of_paragraphs:
             notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
-            test, note = split_test_set(test, pair, outputs.sentences)
+            test, note = split_test_set(test, pair, split)
             notes.append(note)
         settings = MeasurementSettings(
             test,
@@ -150,7 +130,7 @@ def compare_folders(
             resampling=drawing,
         )
         found = replace(found, notes=(*found.notes, *notes))
-        _write(found, outputs)
+        _write(found, request)
         return found
 
 
@@ -285,14 +265,14 @@ def _suite_files(data: Path) -> list[Path]:
     return sorted((data / "contrastive").glob("*.json"))
 
 
-def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
+def _write(found: RunComparison, request: ComparisonRequest) -> None:
     from cotext.evaluation.studies.compare.figures import as_csv
     from cotext.evaluation.studies.compare.report import as_latex, render_comparison
 
     contents = [
-        (outputs.page, render_comparison),
-        (outputs.csv, as_csv),
-        (outputs.latex, as_latex),
+        (request.out, render_comparison),
+        (request.csv, as_csv),
+        (request.latex, as_latex),
     ]
     for path, render in contents:
         if path is not None:
