@@ -194,3 +194,16 @@ def test_a_document_layer_costs_a_part_a_line_and_a_recipe(tmp_path: Path, world
     run("translate", out, world.folder / "test.en", "--out", tmp_path / "out")
     assert len((tmp_path / "out").read_text().splitlines()) >= 3
     assert "earlier-mean/base" in run("systems")
+
+
+def test_two_files_of_one_name_are_refused_before_training(idea: Path, world: World) -> None:
+    """A run keeps its files in one folder, by their names: the second would replace the first."""
+    other = idea.parent / "other" / "idea.py"
+    other.parent.mkdir()
+    other.write_text((idea.parent / "idea.py").read_text() + "\n", encoding="utf-8")
+    data = ("--data", world.folder / "data", "--out", idea.parent / "run")
+    score = f"model.decoder.score={other}:Temperature"
+    outcome = cotext("train", idea, *data, *TINY, score, "--trust-code")
+    assert outcome.code == 2
+    assert "two different files are called idea.py" in outcome.err.replace("\n", " ")
+    assert not (idea.parent / "run" / "code").exists()

@@ -70,11 +70,20 @@ def model_file(run: Path, update: int | None = None) -> Path:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write `config.yaml` and the files of own parts that the model needs."""
+    """Write `config.yaml` and the files of own parts that the model needs.
+
+    Raises:
+        CotextError: two different files have one name.
+    """
+    files: dict[str, str] = {}
     for part in own_parts(config.model.model_dump()):
+        name, digest = part["name"], part["digest"]
+        if files.setdefault(name, digest) != digest:
+            raise CotextError(f"two different files are called {name}; rename one of them")
+    for name, digest in files.items():
         (folder / own_code.FOLDER).mkdir(exist_ok=True)
-        with replacing(folder / own_code.FOLDER / part["name"]) as temporary:
-            temporary.write_text(own_code.code_of(part["digest"], part["name"]).text, encoding="utf-8")
+        with replacing(folder / own_code.FOLDER / name) as temporary:
+            temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8")
     with replacing(folder / "config.yaml") as temporary:
         temporary.write_text(dump_config(config), encoding="utf-8")
 
