@@ -32,7 +32,6 @@ COMMANDS = {
     "--samples 100 --out OUT.html --set beam=1",
     "leaderboard": "leaderboard WORLD/test.en --reference WORLD/test.de --samples 100 --out OUT.html",
     "mbr": "mbr WORLD/test.de WORLD/test.en --out OUT",
-    "probe": "probe RUN --task order --tokens 60 --data WORLD/data --out OUT",
     "attention": "attention RUN WORLD/test.en --target WORLD/test.de --out OUT",
     "windows": "windows RUN --source WORLD/test.en --target WORLD/test.de --before 0 --before 1 --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",

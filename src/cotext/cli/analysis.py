@@ -1,4 +1,4 @@
-"""Commands that examine trained models: `probe`, `attention`, `windows`, `context`, `cxmi` and `speed`."""
+"""Commands that examine trained models: `attention`, `windows`, `context`, `cxmi` and `speed`."""
 
 import typer
 
@@ -7,25 +7,9 @@ from cotext.evaluation.requests import (
     ContextRequest,
     CxmiRequest,
     DocumentRequest,
-    ProbeRequest,
     SpeedRequest,
     WindowsRequest,
 )
-
-
-def probe(request: ProbeRequest, json: Json = False) -> None:
-    """Probe each encoder layer for token positions with a linear classifier."""
-    from cotext.evaluation.studies.probing.report import as_dict, probe_runs, render
-    from cotext.runtime.progress import meter
-
-    with meter("probing", 0) as progress:
-        found = probe_runs(request, progress.restart, progress.advance)
-    if json:
-        typer.echo(as_json(as_dict(found, request.tokens, request.seeds)))
-        return
-    for summary in found:
-        typer.echo(f"{render(summary)}\n")
-    typer.echo(f"{request.folder}: probing.json, {', '.join(f'{name}.png' for name in found[0].tasks)}")
 
 
 def attention(request: DocumentRequest, json: Json = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.translation.requests import Checkpoint, Decoding, Device, RunOptions, Sharded
+from cotext.translation.requests import Decoding, RunOptions, Sharded
 
 if TYPE_CHECKING:
     from cotext.evaluation.metrics.comet import Comet
@@ -369,28 +369,6 @@ class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
         needs="translate",
     )
     samples: int = option("Number of samples for the randomisation test between runs.", default=10_000)
-
-
-class ProbeRequest(Device, Checkpoint):
-    """Runs whose encoders are probed for positions; see `probe_runs`."""
-
-    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
-    task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
-        "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
-    )
-    data: Path | None = option("Folder made by `prepare`. Default: the run's training data.", default=None)
-    out: Path | None = option("Folder for figures and plots. Default: RUN/probing.", default=None)
-    tokens: int = option(
-        "Number of source tokens to train the classifiers on; testing uses at most as many.",
-        default=50_000,
-        least=1,
-    )
-    seeds: int = option("Number of seeds; from 2 on with standard deviations.", default=1, least=1)
-
-    @property
-    def folder(self) -> Path:
-        """The folder that is written to."""
-        return self.out or self.runs[0] / "probing"
 
 
 class SpeedRequest(CorpusFormat, Decoding):
