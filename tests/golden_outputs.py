@@ -89,7 +89,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cxmi": ("cxmi", "doc", *BOTH, "--json", "--out", "cxmi.json"),
     "context": ("context", "doc", "test.en", "--out", "context.html", "--json"),
     "attention": ("attention", "doc", "test.en", "--out", "maps", "--json"),
-    "windows": ("windows", "doc", *BOTH, "--out", "windows", "--before", "0", "--before", "1", "--json"),
     "speed": ("speed", "sent", "doc", "--document", "test.en", "--rounds", "1", "--json"),
     "compare": ("compare", "sent", "doc", "--source", "test.en", "--reference", "test.de",
                 "--suite", "suite.json", "--out", "compare.html", "--csv", "compare.csv", "--samples", "100",

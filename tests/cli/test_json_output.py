@@ -33,7 +33,6 @@ COMMANDS = {
     "leaderboard": "leaderboard WORLD/test.en --reference WORLD/test.de --samples 100 --out OUT.html",
     "mbr": "mbr WORLD/test.de WORLD/test.en --out OUT",
     "attention": "attention RUN WORLD/test.en --target WORLD/test.de --out OUT",
-    "windows": "windows RUN --source WORLD/test.en --target WORLD/test.de --before 0 --before 1 --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",
     "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de --translate --set beam=1",
     "speed": "speed RUN --document WORLD/test.en --rounds 1 --setting one --device cpu",

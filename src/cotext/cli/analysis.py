@@ -1,4 +1,4 @@
-"""Commands that examine trained models: `attention`, `windows`, `context`, `cxmi` and `speed`."""
+"""Commands that examine trained models: `attention`, `context`, `cxmi` and `speed`."""
 
 import typer
 
@@ -8,7 +8,6 @@ from cotext.evaluation.requests import (
     CxmiRequest,
     DocumentRequest,
     SpeedRequest,
-    WindowsRequest,
 )
 
 
@@ -19,17 +18,6 @@ def attention(request: DocumentRequest, json: Json = False) -> None:
     report = report_attention(request)
     written = f"{request.out}: attention.json, {', '.join(report.pictures)}"
     typer.echo(as_json(report.as_dict()) if json else f"{report.signature}\n{report.render()}\n{written}")
-
-
-def windows(request: WindowsRequest, json: Json = False) -> None:
-    """Measure loss and attention in windows of sentences, of the trained size and of others."""
-    from cotext.evaluation.studies.windows.report import report_windows
-    from cotext.runtime.progress import meter
-
-    with meter("measuring", 0) as progress:
-        report = report_windows(request, progress.restart, progress.advance)
-    written = f"{request.out}: windows.json and plots"
-    typer.echo(as_json(report.as_dict()) if json else f"{report.render()}\n{written}")
 
 
 def context(request: ContextRequest, json: Json = False) -> None:

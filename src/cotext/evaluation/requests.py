@@ -33,17 +33,6 @@ class Protocols(Request):
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
 
 
-class TranslationMetrics(Protocols):
-    """Translations that are made and evaluated beside what is measured."""
-
-    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
-    protocol: Sequence[str] = option(
-        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
-        default=(),
-        needs="translate",
-    )
-
-
 class TargetLanguage(Request):
     """The language of translations."""
 
@@ -333,7 +322,7 @@ class ContextRequest(DocumentRequest):
     out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
 
 
-class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
+class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
     run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
@@ -348,27 +337,13 @@ class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
         default=(),
     )
     seed: int = option("Seed of shuffled and random context.", default=1)
-    out: Path | None = option("JSON file for all figures.", default=None)
-
-
-class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
-    """Runs measured with windows of several sizes; see `report_windows`."""
-
-    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
-    source: Path = option("Source documents (or a file with both sides).")
-    out: Path = option("Folder for figures and plots.")
-    target: Path | None = option("Their reference translations.", default=None)
-    before: Sequence[int] = option(
-        "Number of context sentences in the window; may be repeated. Default: as in training.",
+    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
+    protocol: Sequence[str] = option(
+        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
         default=(),
-        least=0,
-    )
-    words: Path | None = option(
-        "Run or data folder with a moses-bpe tokenizer: score the translations tokenised by it.",
-        default=None,
         needs="translate",
     )
-    samples: int = option("Number of samples for the randomisation test between runs.", default=10_000)
+    out: Path | None = option("JSON file for all figures.", default=None)
 
 
 class SpeedRequest(CorpusFormat, Decoding):

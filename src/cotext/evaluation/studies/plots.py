@@ -384,23 +384,6 @@ def head_gates(gates: Mapping[str, HeadGates]) -> Figure:
         return figure
 
 
-def lines_of_systems(
-    lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], x_label: str, y_label: str
-) -> Figure:
-    """A line for each name, through points whose x are whole numbers."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        for number, (name, (x, y)) in enumerate(lines.items()):
-            colour, marker = _picture_mark(number)
-            axes.plot(x, y, color=colour, marker=marker, markersize=6, linewidth=2, label=name)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        figure.legend(loc="outside upper center", ncols=2, frameon=False)
-        return figure
-
-
 def _picture_mark(number: int) -> tuple[str, str]:
     colour = _PICTURE_SYSTEMS[number % len(_PICTURE_SYSTEMS)]
     return colour, MARKS[number % len(MARKS)][0]
