@@ -36,17 +36,11 @@ def cxmi(request: CxmiRequest, json: Json = False) -> None:
     from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
     from cotext.evaluation.studies.context.context_shards import CorpusUseJob
     from cotext.evaluation.studies.context.context_use import CONDITIONS
-    from cotext.language_models.config import is_endpoint
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_run, open_scorer
 
     source, target, out, part = request.source, request.target, request.out, request.part()
     asked = CorpusQuestion(request.context or CONDITIONS, request.translate, request.protocols, request.seed)
-    if is_endpoint(request.run):
-        from cotext.cli.endpoints import cxmi_by_endpoint
-
-        cxmi_by_endpoint(request, asked, json)
-        return
     open_one = open_run if request.translate else open_scorer
     opening = (request.run, request.device, dict(request.decode), request.checkpoint)
     if part is not None and out is not None:

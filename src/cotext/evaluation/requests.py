@@ -325,7 +325,7 @@ class ContextRequest(DocumentRequest):
 class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
-    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    run: Path = option("Run folder.", argument=True)
     source: Path = option(
         "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
         "used."
