@@ -1,4 +1,4 @@
-"""Language models, and files of translations, beside runs: `compare`, and `evaluate` with what they took."""
+"""Language models, and files of translations, beside runs in `compare`."""
 
 import json
 import shutil
@@ -13,8 +13,6 @@ from tiny_runs import toy_documents
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import write_parallel
 
-PRICES = {"input": 1.0, "output": 2.0}
-
 
 @pytest.fixture
 def test_set(tmp_path: Path) -> tuple[Path, Path]:
@@ -28,38 +26,6 @@ def test_set(tmp_path: Path) -> tuple[Path, Path]:
 def run(world: World, tmp_path: Path) -> Path:
     """A run of its own, as comparisons keep what they measure in it."""
     return shutil.copytree(world.run, tmp_path / "run")
-
-
-def test_evaluate_tells_what_a_translation_took(test_set: tuple[Path, Path], tmp_path: Path) -> None:
-    source, target = test_set
-    out, plain = tmp_path / "out.de", tmp_path / "plain.de"
-    plain.write_bytes(target.read_bytes())
-    with Fake() as fake:
-        fake.misbehave("merge", when=lambda request: "[4]" in request.question)
-        path = described(tmp_path, fake, prices=PRICES)
-        told = succeed("translate", path, source, "--out", out, "--json").out
-    files = ("--hypothesis", out, "--hypothesis", plain, "--reference", target, "--format", "text")
-    figures = json.loads(succeed("evaluate", *files, "--json").out)["systems"]
-    assert "language_model" not in figures["plain.de"]
-    found = figures["out.de"]["language_model"]
-    assert found["requests"] == len(fake.requests) > 4
-    assert found["cost"] == pytest.approx((found["input_tokens"] + 2 * found["output_tokens"]) / 1e6)
-    assert sum(found["repairs"].values()) == len(json.loads(told)["repairs"]) > 0
-    assert (found["untranslated"], found["changed_since"]) == (0, False)
-    shown = succeed("evaluate", *files).out
-    assert "by language models" in shown
-    assert found["signature"] in shown
-    # A translation that somebody has edited is told from one as it was written.
-    out.write_text(out.read_text().replace("the", "THE"))
-    assert "changed since the model has written it" in succeed("evaluate", *files).out
-    report = tmp_path / "out.de.report.json"
-    content = json.loads(report.read_text())
-    report.write_text(json.dumps({**content, "usage": 7}))
-    damaged = cotext("evaluate", *files)
-    assert damaged.code == 2
-    assert "damaged" in damaged.err
-    report.write_text("{}")  # of somebody else
-    assert "by language models" not in succeed("evaluate", *files).out
 
 
 def test_compare_a_run_with_a_language_model_and_a_file(

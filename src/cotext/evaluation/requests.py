@@ -59,13 +59,13 @@ class CometOptions(Request):
         needs="comet",
     )
 
-    def comet_model(self, context: int = 0, windows: int = 0, stride: int = 1) -> "Comet | None":
+    def comet_model(self, context: int = 0) -> "Comet | None":
         """The settings of COMET, None if it is not asked for; raises CotextError as `Comet`."""
         from cotext.evaluation.metrics.comet import Comet, find_python
 
         if self.comet is None:
             return None
-        return Comet(self.comet, find_python(self.comet_python), context, windows, stride)
+        return Comet(self.comet, find_python(self.comet_python), context)
 
 
 class DocumentComet(CometOptions):
@@ -135,17 +135,6 @@ class EvaluationRequest(
     entities: Path | None = option(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
-    )
-    comet_slide: int | None = option(
-        "Also compute SLIDE, the mean over windows of this many sentences; needs a quality estimation model.",
-        default=None,
-        least=1,
-        needs="comet",
-    )
-    comet_stride: int = option(
-        "With --comet-slide: step from one window to the next, in sentences.",
-        default=1,
-        needs="comet_slide",
     )
 
     def check(self) -> None:
