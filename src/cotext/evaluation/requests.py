@@ -224,7 +224,6 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
-    attention: bool = option("Draw attention maps of a document of the test set.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
     latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
 

@@ -18,7 +18,6 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from torch import Tensor
@@ -193,41 +192,6 @@ def score_intervals(
         axes.set_ylim(len(systems) - 0.1, -0.6)
         axes.set_xlabel(title)
         return _svg(figure, "ranking", description)
-
-
-def attention_shares(
-    name: str, numbers: Sequence[int], share: NDArray[np.float64], system: int, description: str
-) -> str:
-    """Shares of attention between sentences, [N, N], in the colour of a system: the fuller, the more.
-
-    What is outside the context window, not a number, is grey. `numbers` name the sentences.
-    """
-    with _style():
-        figure = Figure(figsize=(2.9, 2.9), layout="constrained")
-        axes = figure.add_subplot()
-        colour = _SYSTEMS[system % len(_SYSTEMS)]
-        for row, values in enumerate(share):
-            for column, value in enumerate(values):
-                unseen = bool(np.isnan(value))
-                axes.add_patch(
-                    Rectangle(
-                        (column - 0.5, row - 0.5),
-                        1,
-                        1,
-                        facecolor=_FAINT if unseen else colour,
-                        alpha=0.35 if unseen else float(np.clip(value, 0, 1)),
-                        linewidth=0,
-                    )
-                )
-        axes.grid(False)
-        axes.set_xlim(-0.5, len(numbers) - 0.5)
-        axes.set_ylim(len(numbers) - 0.5, -0.5)
-        axes.set_aspect("equal")
-        axes.set_xticks(range(len(numbers)), map(str, numbers))
-        axes.set_yticks(range(len(numbers)), map(str, numbers))
-        axes.set_xlabel("sentence attended to")
-        axes.set_ylabel("sentence that attends")
-        return _svg(figure, name, description)
 
 
 def legend_mark(number: int) -> str:

@@ -12,11 +12,9 @@ from typing import Final
 from cotext.data.languages import Languages
 from cotext.evaluation.studies.compare.measured import (
     FOLDER,
-    EvaluationSet,
     MeasuredRun,
     MeasurementSettings,
-    ProgressFactory,
-    TaskProgress,
+    make_folder,
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.contrastive.contrastive_rows import WHOLE_DOCUMENT, ContextWindow
@@ -68,16 +66,14 @@ def languages_of_other(path: Path) -> Languages:
     return read_endpoint(path).languages if is_endpoint(path) else Languages()
 
 
-def measure_other(
-    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
-) -> MeasuredRun:
+def measure_other(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     """Measure what can be measured of a system that is no run.
 
     Raises:
         CotextError: no answer of the API, a folder that cannot be written to, another process at work in it.
     """
     if is_endpoint(path):
-        return _measure_endpoint(path, title, settings, new_progress)
+        return _measure_endpoint(path, title, settings)
     return MeasuredRun(
         path=path,
         title=title,
@@ -91,12 +87,13 @@ def measure_other(
     )
 
 
-def _measure_endpoint(
-    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
-) -> MeasuredRun:
-    with Client.open(path) as client, working_in(_folder(path)):
-        assert settings.test is not None  # `check_others` has asked
-        hypothesis = _translate(client, path, settings.test, title, new_progress)
+def _measure_endpoint(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
+    folder, test = path.with_name(f"{path.stem}.{FOLDER}"), settings.test
+    assert test is not None  # `check_others` has asked
+    with Client.open(path) as client, working_in(make_folder(folder)):
+        out = folder / f"{test.digest}{test.source.suffix}"
+        meter = settings.new_meter(f"translating, {title}")
+        translate_file(client, test.source, out, test.kind, meter.restart, meter.advance)
         return MeasuredRun(
             path=path,
             title=title,
@@ -105,23 +102,5 @@ def _measure_endpoint(
             window=window_of_endpoint(client.endpoint),
             decisions={},
             signature=translation_signature(client, prompt_of(client.endpoint)),
-            hypothesis=hypothesis,
+            hypothesis=out,
         )
-
-
-def _translate(
-    client: Client, path: Path, test: EvaluationSet, title: str, new_progress: ProgressFactory
-) -> Path:
-    out = _folder(path) / f"{test.digest}{test.source.suffix}"
-    task = TaskProgress(f"translating, {title}", new_progress)
-    translate_file(client, test.source, out, test.kind, task.start, task.advance)
-    return out
-
-
-def _folder(path: Path) -> Path:
-    folder = path.with_name(f"{path.stem}.{FOLDER}")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise CotextError(f"{folder}: cannot be made ({error.strerror or error})") from None
-    return folder
