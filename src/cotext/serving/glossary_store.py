@@ -1,9 +1,9 @@
-"""Glossaries of clients, kept on disk: each a name and a dictionary for every language pair that it has."""
+"""Glossaries of clients, kept on disk: each a name, a language pair, and terms with their translations."""
 
 import secrets
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from cotext.translation.wishes import Wishes
 
 MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024
-MAX_ENTRIES: Final = 100_000  # of a dictionary
+MAX_ENTRIES: Final = 100_000  # of a glossary
 MAX_GLOSSARIES: Final = 1000  # of a client
 MAX_BYTES: Final = 512 << 20  # of all glossaries together; of a client an eighth
 ENTRY_BYTES: Final = 64  # that an entry takes beside its terms
@@ -37,44 +37,36 @@ Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
 
 @dataclass(frozen=True, slots=True)
-class DictionarySize:
-    """A dictionary of a glossary: its language pair, and how many entries it has."""
-
-    languages: Languages
-    entries: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredGlossary:
-    """A glossary of a client without its entries; `created`: when, in UTC, by ISO 8601."""
+    """A glossary of a client without its entries, which are counted; `created`: when, in UTC, by ISO 8601."""
 
     id: str
     name: str
     created: str
-    dictionaries: tuple[DictionarySize, ...]
+    languages: Languages
+    entries: int
 
 
 class GlossaryStore:
     """The glossaries of a server; clients are told apart by name, and see none but their own.
 
-    Every method raises RequestError 404 where a client has no such glossary, or no such dictionary in it, and
-    400 for entries, names or languages that cannot be taken.
+    Every method raises RequestError 404 where a client has no such glossary, and 400 for entries, names or
+    languages that cannot be taken.
     """
 
     def __init__(self, state: Path) -> None:
         self._database = Database(state / "glossaries.sqlite3", _SCHEMA)
 
-    def create(self, client: str, name: str, dictionaries: Mapping[Languages, Entries]) -> StoredGlossary:
+    def create(self, client: str, name: str, languages: Languages, entries: Entries) -> StoredGlossary:
         """A new glossary.
 
         Raises:
             RequestError: 456, the client has MAX_GLOSSARIES, or its share of MAX_BYTES; 503, all clients
                 together have MAX_BYTES.
         """
-        name = _checked_name(name)
-        checked = {languages: _checked(languages, entries) for languages, entries in dictionaries.items()}
-        if not checked:
-            raise RequestError(400, "a glossary needs a dictionary: a language pair and its entries")
+        if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
+            raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
+        entries = _checked(languages, entries)
         identity = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
         created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with self._database.transaction() as database:
@@ -84,8 +76,8 @@ class GlossaryStore:
                 raise RequestError(456, f"you have {count:,} glossaries, the most there may be; delete some")
             row = (identity, client, name, created)
             database.execute("INSERT INTO glossaries VALUES (?, ?, ?, ?)", row)
-            for languages, entries in checked.items():
-                _write(database, identity, languages, entries)
+            rows = [(identity, languages.source, languages.target, *entry) for entry in entries]
+            database.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
             _require_space(database, client)
             return _read(database, client, identity)
 
@@ -101,75 +93,24 @@ class GlossaryStore:
         with self._database.transaction() as database:
             return _read(database, client, identity)
 
-    def entries(self, client: str, identity: str, languages: Languages) -> list[tuple[str, str]]:
-        """The entries of a dictionary, by source term."""
+    def entries(self, client: str, identity: str) -> list[tuple[str, str]]:
+        """The entries of one, by source term."""
         with self._database.transaction() as database:
             _read(database, client, identity)
-            query = (
-                "SELECT source, target FROM entries WHERE glossary = ? AND source_language = ?"
-                " AND target_language = ? ORDER BY source"
-            )
-            found = database.execute(query, (identity, languages.source, languages.target)).fetchall()
-        if not found:
-            raise RequestError(404, f"the glossary has no dictionary for {languages}")
-        return found
-
-    def rename(self, client: str, identity: str, name: str) -> None:
-        """Give a glossary another name."""
-        name = _checked_name(name)
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, identity))
-
-    def put(
-        self,
-        client: str,
-        identity: str,
-        languages: Languages,
-        entries: Entries,
-        *,
-        merge: bool = False,
-        name: str | None = None,
-    ) -> None:
-        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays.
-
-        `name`: that of the glossary from now on; None: as it was.
-
-        Raises:
-            RequestError: 456 and 503, as `create`.
-        """
-        checked = _checked(languages, entries)
-        new_name = None if name is None else _checked_name(name)
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            if new_name is not None:
-                database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (new_name, identity))
-            if not merge:
-                _erase(database, identity, languages)
-            _write(database, identity, languages, checked)
-            sizes = {each.languages: each.entries for each in _read(database, client, identity).dictionaries}
-            if sizes[languages] > MAX_ENTRIES:
-                raise RequestError(400, f"a dictionary has {MAX_ENTRIES:,} entries at most")
-            _require_space(database, client)
-
-    def remove(self, client: str, identity: str, languages: Languages) -> None:
-        """Remove a dictionary from a glossary."""
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            if not _erase(database, identity, languages):
-                raise RequestError(404, f"the glossary has no dictionary for {languages}")
+            query = "SELECT source, target FROM entries WHERE glossary = ? ORDER BY source"
+            return database.execute(query, (identity,)).fetchall()
 
     def delete(self, client: str, identity: str) -> None:
-        """Delete a glossary with all its dictionaries."""
+        """Delete a glossary."""
         with self._database.transaction() as database:
             _read(database, client, identity)
             database.execute("DELETE FROM glossaries WHERE id = ?", (identity,))
 
 
-def entries_together(dictionaries: Iterable[Entries]) -> Entries:
-    """Several dictionaries as one; of a term in more than one of them, the first says the translation."""
+def entries_together(glossaries: Iterable[Entries]) -> Entries:
+    """Several glossaries as one; of a term in more than one of them, the first says the translation."""
     together: dict[str, str] = {}
-    for entries in dictionaries:
+    for entries in glossaries:
         together = dict(entries) | together
     return tuple(together.items())
 
@@ -187,27 +128,14 @@ def wishes_of(entries: Entries) -> Wishes:
 
 
 def _read(database: sqlite3.Connection, client: str, identity: str) -> StoredGlossary:
-    query = "SELECT name, created FROM glossaries WHERE id = ? AND client = ?"
-    row = database.execute(query, (identity, client)).fetchone()
-    if row is None:
-        raise RequestError(404, "there is no such glossary")
     query = (
-        "SELECT source_language, target_language, count(*) FROM entries WHERE glossary = ?"
-        " GROUP BY source_language, target_language ORDER BY min(rowid)"
+        "SELECT name, created, source_language, target_language, count(*) FROM glossaries"
+        " JOIN entries ON glossary = id WHERE id = ? AND client = ? GROUP BY id"
     )
-    sizes = [DictionarySize(Languages(s, t), n) for s, t, n in database.execute(query, (identity,))]
-    name, created = row
-    return StoredGlossary(identity, name, created, tuple(sizes))
-
-
-def _write(database: sqlite3.Connection, identity: str, languages: Languages, entries: Entries) -> None:
-    rows = [(identity, languages.source, languages.target, *entry) for entry in entries]
-    database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", rows)
-
-
-def _erase(database: sqlite3.Connection, identity: str, languages: Languages) -> int:
-    query = "DELETE FROM entries WHERE glossary = ? AND source_language = ? AND target_language = ?"
-    return database.execute(query, (identity, languages.source, languages.target)).rowcount
+    if (row := database.execute(query, (identity, client)).fetchone()) is None:
+        raise RequestError(404, "there is no such glossary")
+    name, created, source, target, count = row
+    return StoredGlossary(identity, name, created, Languages(source, target), count)
 
 
 def _require_space(database: sqlite3.Connection, client: str) -> None:
@@ -230,18 +158,12 @@ def _require_space(database: sqlite3.Connection, client: str) -> None:
         raise RequestError(503, "the server has no room for more glossaries")
 
 
-def _checked_name(name: str) -> str:
-    if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
-        raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
-    return name
-
-
 def _checked(languages: Languages, entries: Entries) -> Entries:
     """The entries without outer white space, all of which can be terms of these languages."""
     if languages.source == languages.target or not {languages.source, languages.target} <= CODES:
-        raise RequestError(400, "a dictionary needs two languages by their codes, as in en and de")
+        raise RequestError(400, "a glossary needs two languages by their codes, as in en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
-        raise RequestError(400, f"a dictionary has an entry at least, and {MAX_ENTRIES:,} at most")
+        raise RequestError(400, f"a glossary has an entry at least, and {MAX_ENTRIES:,} at most")
     return distinct(entries)
 
 

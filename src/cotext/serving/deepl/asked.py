@@ -1,6 +1,5 @@
 """What is asked in DeepL's way: who asks, and fields that come as JSON, as a form or in the address."""
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -53,17 +52,6 @@ class Asked:
         """A field that is a list; anything else is a list of it alone."""
         found = self._found.get(name, [])
         return found if isinstance(found, list) else [found]
-
-    def objects(self, name: str) -> "list[Asked]":
-        """A field that is a list of objects; a form has their fields as in `name[0].field`."""
-        numbered: dict[str, dict[str, Any]] = {}
-        for field, value in self._found.items():
-            if found := re.fullmatch(rf"{re.escape(name)}\[(\d+)\]\.(\w+)", field):
-                numbered.setdefault(found[1], {})[found[2]] = value
-        objects = self.several(name) or list(numbered.values())
-        if not all(isinstance(each, dict) for each in objects):
-            raise _bad_type(name, "a list of objects")
-        return [Asked(each) for each in objects]
 
     def texts(self, name: str) -> list[str]:
         """A field that is a list of texts; a text alone is one of one."""
@@ -195,10 +183,9 @@ def glossary_entries(service: Service, wanted: Asked, client: Client, system: Sy
 
 
 def _entries(service: Service, client: Client, identity: str, languages: Languages) -> Entries:
-    found = service.glossaries.get(client.name, identity)
-    if languages not in [each.languages for each in found.dictionaries]:
-        raise RequestError(400, f"the glossary has no dictionary for {languages}, as the text is translated")
-    return service.glossaries.entries(client.name, identity, languages)
+    if service.glossaries.get(client.name, identity).languages != languages:
+        raise RequestError(400, f"the glossary is not for {languages}, as the text is translated")
+    return service.glossaries.entries(client.name, identity)
 
 
 # --- `GET /v2/usage`, and the end of what a client may ask.
