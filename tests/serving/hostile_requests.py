@@ -74,7 +74,7 @@ PATHS = (
     "/v2/document/%2e%2e/result",
     "/session/" + "a" * 5000 + "/languages",
     "/v2/glossaries/' OR 1=1 --",
-    "/api/files/\u202e/events",
+    "/api/files/\u202e/result",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=%ff%00",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=" + "%20" * 4000,
     "/v2/languages?type=" + "x" * 9000,

@@ -1,6 +1,5 @@
 """Files as jobs: their states, their limits, and what a server does with a folder that it finds."""
 
-import asyncio
 import errno
 import os
 import shutil
@@ -136,7 +135,7 @@ def test_a_job_is_its_clients(opened: Opened) -> None:
     sender = opened()
     ticket = sender.send()
     jobs, other = sender.service.jobs, Client("another")
-    for call in (jobs.status, jobs.result, jobs.cancel, jobs.delete):
+    for call in (jobs.status, jobs.result, jobs.delete):
         assert refused(lambda call=call: call(ticket.id, other)).status == 404  # type: ignore[misc]
         assert refused(lambda call=call: call(ticket.id, sender.client, "0" * 64)).status == 404  # type: ignore[misc]
         assert refused(lambda call=call: call("0" * 32, sender.client)).status == 404  # type: ignore[misc]
@@ -157,7 +156,7 @@ def in_every_state(
     return release, done, begun, waiting
 
 
-def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
+def test_deleted_at_once_whatever_its_state(
     opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
 ) -> None:
     sender = opened(files_at_once=1)
@@ -165,24 +164,6 @@ def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
     release, done, begun, waiting = in_every_state(sender, held)
     assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
     assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
-    for ticket in (waiting, begun):
-        assert jobs.cancel(ticket.id, client).state == "cancelled"
-        until(lambda ticket=ticket: ticket.id not in folders(tmp_path))  # type: ignore[misc]
-        assert refused(lambda ticket=ticket: jobs.result(ticket.id, client)).status == 409  # type: ignore[misc]
-    assert jobs.cancel(done.id, client).state == "done"
-    release()
-    later = sender.send()
-    assert sender.finished(later).state == "done"
-    assert [sender.status(ticket).state for ticket in (begun, waiting)] == ["cancelled", "cancelled"]
-    assert folders(tmp_path) == {done.id, later.id}
-
-
-def test_deleted_at_once_whatever_its_state(
-    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
-) -> None:
-    sender = opened(files_at_once=1)
-    jobs, client = sender.service.jobs, sender.client
-    release, done, begun, waiting = in_every_state(sender, held)
     for ticket in (done, begun, waiting):
         jobs.delete(ticket.id, client)
         assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
@@ -324,7 +305,7 @@ def test_the_oldest_finished_files_make_room(
         finished.append(ticket := sender.send())
         sender.translated(ticket)
         sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
-        sender.service.jobs._parts()[2]._measure(ticket.id, sender.client.name)
+        sender.service.jobs._workers._measure(ticket.id, sender.client.name)
     release = held(sender)
     waiting = []
     for ticket, state in zip(finished, ("done", None), strict=True):
@@ -337,9 +318,9 @@ def test_the_oldest_finished_files_make_room(
     assert {sender.status(ticket).finished for ticket in waiting} == {False}
     assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
     for ticket in waiting:
-        sender.service.jobs.cancel(ticket.id, sender.client)
-    other.service.jobs.cancel(waiting_of_other.id, other.client)
-    assert sender.service.jobs._parts()[2]._space.over("anybody", 0) < 0
+        sender.service.jobs.delete(ticket.id, sender.client)
+    other.service.jobs.delete(waiting_of_other.id, other.client)
+    assert sender.service.jobs._workers._space.over("anybody", 0) < 0
     release()
 
 
@@ -349,17 +330,11 @@ def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
         opened()
 
 
-@pytest.mark.parametrize(
-    ("pragma", "words"),
-    [("user_version = 2", "of version 2"), ("application_id = 1", "other tables")],
-)
-def test_a_folder_of_another_version_is_refused(
-    opened: Opened, tmp_path: Path, pragma: str, words: str
-) -> None:
+def test_a_folder_of_another_version_is_refused(opened: Opened, tmp_path: Path) -> None:
     opened().service.jobs.close()
     with sqlite3.connect(tmp_path / "state" / "jobs" / "jobs.sqlite") as table:
-        table.execute(f"PRAGMA {pragma}")
-    with pytest.raises(CotextError, match=words) as error:
+        table.execute("PRAGMA user_version = 2")
+    with pytest.raises(CotextError, match="of version 2") as error:
         opened()
     assert "--state" in str(error.value)
 
@@ -367,7 +342,7 @@ def test_a_folder_of_another_version_is_refused(
 def test_a_damaged_table_is_refused(opened: Opened, tmp_path: Path) -> None:
     opened().service.jobs.close()
     (tmp_path / "state" / "jobs" / "jobs.sqlite").write_bytes(b"no table at all" * 1000)
-    with pytest.raises(CotextError, match="cannot be used as a table of jobs"):
+    with pytest.raises(CotextError, match="cannot be used as a database"):
         opened()
     (tmp_path / "state" / "jobs" / "jobs.sqlite").unlink()
     opened()  # the lock is given back
@@ -521,14 +496,11 @@ def test_a_job_that_cannot_be_gone_on_with_is_given_up(
 
 def test_options(opened: Opened, systems: Systems) -> None:
     sender = opened()
-    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), "Neu <1>.txt", fast=True)
+    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), fast=True)
     assert JobOptions.from_json(options.to_json()) == options
     ticket = sender.send(options=options)
     assert b"Ding" in sender.translated(ticket) or b"Sache" in sender.translated(ticket)
-    assert sender.status(ticket).file_name == "Neu _1_.txt"
     assert refused(lambda: sender.send(options=JobOptions((("", "x"),)))).status == 400
-    whole = sender.send(b"It runs. It sings.", options=JobOptions(splitting=None))
-    assert sender.finished(whole).sentences == 1
 
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,28 +513,3 @@ def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch
         clock[0] += seconds
         running.advance(count)
     assert running.seconds_remaining == pytest.approx(8.0, abs=0.1)
-
-
-async def statuses(jobs: Jobs, id: str, client: Client) -> list[str]:
-    return [status.state async for status in jobs.watch(id, client)]
-
-
-def test_who_watches_may_be_sent_away(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
-    sender = opened()
-    held(sender)
-    ticket, seen = sender.send(), []
-
-    async def watch() -> None:
-        jobs = sender.service.jobs
-        async for status in jobs.watch(ticket.id, sender.client, is_over=lambda: len(seen) > 0):
-            seen.append(status.state)
-
-    asyncio.run(asyncio.wait_for(watch(), 60))
-    assert seen
-
-
-def test_watched_until_it_is_done(opened: Opened) -> None:
-    sender = opened()
-    ticket = sender.send()
-    seen = asyncio.run(statuses(sender.service.jobs, ticket.id, sender.client))
-    assert seen[-1] == "done"

@@ -7,6 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from cotext.runtime.errors import CotextError
+
+VERSION: Final = 1  # of all tables
 BUSY_SECONDS: Final = 30.0
 
 
@@ -15,6 +18,9 @@ class Database:
 
     `durable`: a transaction that has ended is on the disk, whatever happens to the machine; else the last
     ones may be lost with its power, which is a hundred times as fast.
+
+    Raises:
+        CotextError: on first use, the file is of another version, or no database.
     """
 
     def __init__(self, path: Path, schema: str, durable: bool = True) -> None:
@@ -26,46 +32,54 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes: all of it is kept, or nothing if an exception leaves it."""
         with self._lock:
-            self._connection = self._connection or self._opened()
-            with transaction(self._connection) as connection:
+            self._connection = connection = self._connection or self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
                 yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
 
     def _opened(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = connect(self._path, BUSY_SECONDS)
-        write_ahead(connection, self._durable)
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.executescript(self._schema)
+        # For all threads, one at a time; transactions are begun by `transaction` alone.
+        connection = sqlite3.connect(self._path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            # Those who read and the one who writes do not wait for each other.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and version != VERSION:
+                raise CotextError(
+                    f"{self._path}: is of version {version}, and this server knows version {VERSION}; serve "
+                    "it with the version of Cotext that made it, or give another --state"
+                )
+            if not tables:
+                connection.executescript(f"BEGIN; {self._schema} PRAGMA user_version = {VERSION}; COMMIT")
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise CotextError(
+                f"{self._path}: cannot be used as a database: {error}; move it away, or give another --state"
+            ) from None
+        except CotextError:
+            connection.close()
+            raise
         return connection
-
-
-def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    """A connection for all threads, one at a time, whose transactions are begun by `transaction` alone."""
-    return sqlite3.connect(path, busy_seconds, isolation_level=None, check_same_thread=False)
-
-
-def write_ahead(connection: sqlite3.Connection, durable: bool = True) -> None:
-    """Let those who read and the one who writes not wait for each other; `durable`: see `Database`."""
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction that writes: all of it is kept, or nothing if an exception leaves it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
-            connection.execute("ROLLBACK")
-        raise
 
 
 # --- The characters that each client has had translated, kept on disk.
 
-_SCHEMA: Final = "CREATE TABLE IF NOT EXISTS usage (client TEXT PRIMARY KEY, characters INTEGER NOT NULL);"
+_SCHEMA: Final = "CREATE TABLE usage (client TEXT PRIMARY KEY, characters INTEGER NOT NULL);"
 
 
 class UsageStore:

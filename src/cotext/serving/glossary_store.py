@@ -25,9 +25,9 @@ MAX_BYTES: Final = 512 << 20  # of all glossaries together; of a client an eight
 ENTRY_BYTES: Final = 64  # that an entry takes beside its terms
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS glossaries (
+CREATE TABLE glossaries (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS entries (
+CREATE TABLE entries (
     glossary TEXT NOT NULL REFERENCES glossaries (id) ON DELETE CASCADE,
     source_language TEXT NOT NULL, target_language TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY (glossary, source_language, target_language, source));

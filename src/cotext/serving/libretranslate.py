@@ -7,7 +7,6 @@ document), `system` (the name of the one that translates) and, of sessions, `ses
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,6 +35,7 @@ from cotext.serving.translation import Detected, TranslationRequest, code_of, de
 # The answer waits until the file is translated, since programs fetch it at once. What takes longer than a
 # request may is answered before: the address is 404 until the file is there, and tells how far it is.
 
+LOOK_SECONDS: Final = 0.2  # between looks at a file
 WAITING_SHARE: Final = 0.8  # of the time that a request may take
 BEFORE_KEY_BYTES: Final = 1 << 20  # of a file that are read before a key is shown
 ID_CHARACTERS: Final = 32
@@ -75,9 +75,9 @@ async def translate_file(request: Request) -> Response:
     except RequestError:
         service.jobs.delete(ticket.id, client)
         raise
-    if status.state not in ("queued", "translating", "done"):
+    if status.state == "error":
         service.jobs.delete(ticket.id, client)
-        raise RequestError(400, status.message or "the file was not translated")
+        raise RequestError(400, status.message)
     address = f"{request.base_url}download_file/{ticket.id}{ticket.key}.{quote(status.file_name)}"
     return JSONResponse({"translatedFileUrl": address})
 
@@ -98,11 +98,13 @@ def _system(service: Service, upload: Upload) -> System:
 
 async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobStatus:
     """How far a file is when it is finished, or when waiting ends."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(WAITING_SHARE * service.settings.request_seconds):
-            async for _ in service.jobs.watch(ticket.id, client):
-                pass
-    return service.jobs.status(ticket.id, client)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAITING_SHARE * service.settings.request_seconds
+    while not (status := service.jobs.status(ticket.id, client)).finished:
+        if service.is_stopping or loop.time() > deadline:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    return status
 
 
 async def download_file(request: Request) -> Response:

@@ -20,7 +20,7 @@ from cotext.serving.database import UsageStore
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import note_system, note_translated
+from cotext.serving.record import Client, note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
@@ -33,13 +33,6 @@ __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "Tex
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
 _NUMBERS = count()
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who asks: nothing of one is told another. `name` may stand in logs and files; a key may not."""
-
-    name: str = "anybody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class Service:
         self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)
         # Each request waits in a thread, and so may what other handlers do.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
-        self._is_stopping = False
+        self.is_stopping = False
 
     async def start(self) -> None:
         """Begin what goes on without requests; called once the server's loop runs, before any request.
@@ -88,7 +81,7 @@ class Service:
 
         Requests get as long as `stop_seconds`; the rest is cancelled.
         """
-        self._is_stopping = True
+        self.is_stopping = True
         if tasks := [asked.task for asked in self._answers.asked if asked.task is not None]:
             await asyncio.wait(tasks, timeout=self.settings.stop_seconds)
         await asyncio.to_thread(self.jobs.close)
@@ -122,7 +115,7 @@ class Service:
         Raises:
             RequestError: what the client has to put right (400), or too much of it (413, 429, 503).
         """
-        if self._is_stopping:
+        if self.is_stopping:
             raise stopping()
         note_system(request.system.name)
         # In a thread, as a text may have a hundred thousand blocks.

@@ -27,7 +27,6 @@ from cotext.serving.requests import client_of, service_of
 
 UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # what clients call a file without a name
-STATUS: Final = {"queued": "queued", "translating": "translating", "done": "done"}  # all others: error
 
 
 async def send(request: Request) -> Response:
@@ -56,14 +55,13 @@ async def tell_status(request: Request) -> Response:
     wanted, client = await asked(request)
     identity = request.path_params["id"]
     status = service_of(request).jobs.status(identity, client, wanted.needed("document_key"))
-    state = STATUS.get(status.state, "error")
-    told: dict[str, str | int] = {"document_id": identity, "status": state}
-    if state == "translating" and status.seconds_remaining is not None:
+    told: dict[str, str | int] = {"document_id": identity, "status": status.state}
+    if status.state == "translating" and status.seconds_remaining is not None:
         told["seconds_remaining"] = round(status.seconds_remaining)
-    if state == "done":
+    if status.state == "done":
         told["billed_characters"] = status.billed_characters
-    if state == "error":
-        told["error_message"] = status.message or "The translation was stopped."
+    if status.state == "error":
+        told["error_message"] = status.message
     return JSONResponse(told)
 
 

@@ -58,18 +58,15 @@ class JobFolder:
         """A new path for a file that arrives."""
         return self._uploads / secrets.token_hex(16)
 
-    def take(self, content: bytes | Path, id: str, suffix: str) -> Path:
-        """Make the folder of a job with its file, on the disk for certain; a path is moved there.
+    def take(self, upload: Path, id: str, suffix: str) -> Path:
+        """Make the folder of a job and move its file there, which is on the disk for certain.
 
         Raises:
             OSError: storage refuses.
         """
         self.of(id).mkdir(mode=0o700)
         path = self.source(id, suffix)
-        if isinstance(content, Path):
-            shutil.move(content, path)
-        else:
-            path.write_bytes(content)
+        shutil.move(upload, path)
         path.chmod(0o600)
         for each in (path, path.parent, self.root):
             _to_disk(each)

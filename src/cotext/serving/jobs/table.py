@@ -1,23 +1,89 @@
-"""The table of jobs on disk: SQLite, from which a server that is started again goes on."""
+"""The table of jobs on disk, from which a server that is started again goes on: SQLite."""
 
 import json
-import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
-from cotext.runtime.errors import CotextError
-from cotext.serving.database import connect, transaction, write_ahead
+from cotext.serving.database import Database
+from cotext.serving.glossary_store import wishes_of
 from cotext.serving.jobs.names import suffix_of
-from cotext.serving.jobs.values import STATES, JobOptions, JobStatus, State
+from cotext.translation.wishes import Wishes
 
-VERSION: Final = 1  # of the schema
-BUSY_SECONDS: Final = 10.0
-_APPLICATION: Final = 0x436F744A  # says of the file whose tables these are
+State = Literal["queued", "translating", "done", "error"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a file is translated.
+
+    `glossary_entries`: terms with their translations; several of one term are alternatives. `fast`: greedy
+    search instead of the run's.
+    """
+
+    glossary_entries: tuple[tuple[str, str], ...] = ()
+    fast: bool = False
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is asked of the translation.
+
+        Raises:
+            CotextError: an empty term, or an empty translation.
+        """
+        return wishes_of(self.glossary_entries)
+
+    def to_json(self) -> str:
+        """As it is kept on disk."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "JobOptions":
+        """Undo `to_json`."""
+        content = json.loads(text)
+        return cls(tuple((source, target) for source, target in content["glossary_entries"]), content["fast"])
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """What a client gets for a file: the name of its job, and a key that shows that the job is theirs."""
+
+    id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """How far a job is.
+
+    `sentences`: 0 until the file has been read. `seconds_remaining`: estimated from the speed so far; None
+    where it is not known. `message`: what went wrong, for the client; `messages`: what there is to know of
+    the file and of its translation, as text that could not be translated. `file_name`: of the result.
+    `billed_characters`: of its source sentences. `submitted`: seconds since 1970.
+    """
+
+    id: str
+    state: State
+    system: str
+    file_name: str
+    sentences: int = 0
+    sentences_done: int = 0
+    seconds_remaining: float | None = None
+    billed_characters: int = 0
+    message: str = ""
+    messages: tuple[str, ...] = ()
+    submitted: float = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in FINISHED
+
+
 _SCHEMA: Final = """
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -38,7 +104,7 @@ CREATE TABLE jobs (
   messages TEXT NOT NULL DEFAULT '[]',
   submitted REAL NOT NULL,
   finished REAL
-) STRICT
+) STRICT;
 """
 
 
@@ -101,57 +167,23 @@ class JobTable:
     """The jobs of a server, in one SQLite file; every method is one transaction, from any thread.
 
     Raises:
-        CotextError: the file is of another version, or no table of jobs.
+        CotextError: as `Database`.
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.RLock()
-        self._connection = connect(path, BUSY_SECONDS)
-        try:
-            self._prepare(path)
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise CotextError(
-                f"{path}: cannot be used as a table of jobs: {error}; move it away, or give another --state"
-            ) from None
-        except CotextError:
-            self._connection.close()
-            raise
-
-    def _prepare(self, path: Path) -> None:
-        write_ahead(self._connection)
-        with self._transaction() as run:
-            [version] = run.execute("PRAGMA user_version").fetchone()
-            [application] = run.execute("PRAGMA application_id").fetchone()
-            [tables] = run.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if not tables:
-                run.execute(_SCHEMA)
-                run.execute(f"PRAGMA user_version = {VERSION}")
-                run.execute(f"PRAGMA application_id = {_APPLICATION}")
-            elif (version, application) != (VERSION, _APPLICATION):
-                known = f"its jobs are of version {version}, and this server knows version {VERSION}"
-                what = known if application == _APPLICATION else "holds other tables than those of jobs"
-                raise CotextError(
-                    f"{path}: {what}; serve it with the version of Cotext that made it, or give another "
-                    "--state"
-                )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, transaction(self._connection) as connection:
-            yield connection
+        self._database = Database(path, _SCHEMA)
+        self.counts()  # raises where it cannot be used
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._connection.close()
+        self._database.close()
 
     def add(self, values: Mapping[str, Any]) -> None:
         """A new job, that waits."""
         content = {**values, "state": "queued", "submitted": time.time()}
         names = ", ".join(content)
         marks = ", ".join(f":{name}" for name in content)
-        with self._transaction() as run:
+        with self._database.transaction() as run:
             run.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", content)
 
     def find(self, id: str) -> Row | None:
@@ -172,13 +204,13 @@ class JobTable:
 
     def counts(self) -> dict[State, int]:
         """How many jobs are in each state."""
-        with self._lock:
-            found = self._connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
+        with self._database.transaction() as run:
+            found = run.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
         return {**dict.fromkeys(STATES, 0), **dict(found)}
 
     def _select(self, which: str, *values: Any) -> list[Row]:
-        with self._lock:
-            return [Row(*row) for row in self._connection.execute(f"SELECT * FROM jobs {which}", values)]
+        with self._database.transaction() as run:
+            return [Row(*row) for row in run.execute(f"SELECT * FROM jobs {which}", values)]
 
     def begin(self, id: str) -> bool:
         """Note that a job is worked at; False where it has been cancelled or forgotten."""
@@ -194,8 +226,8 @@ class JobTable:
 
     def last_turns(self) -> dict[str, int]:
         """When a job of each client was begun last, by turns."""
-        with self._lock:
-            return dict(self._connection.execute("SELECT client, max(turn) FROM jobs GROUP BY client"))
+        with self._database.transaction() as run:
+            return dict(run.execute("SELECT client, max(turn) FROM jobs GROUP BY client"))
 
     def read(self, id: str, sentences: int, characters: int) -> None:
         """Note what the file of a job holds."""
@@ -215,9 +247,9 @@ class JobTable:
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete jobs."""
-        with self._transaction() as run:
+        with self._database.transaction() as run:
             run.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
 
     def _changes(self, statement: str, *values: Any) -> bool:
-        with self._transaction() as run:
+        with self._database.transaction() as run:
             return run.execute(statement, values).rowcount > 0
