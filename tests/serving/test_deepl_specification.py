@@ -147,16 +147,6 @@ def test_documents(server: httpx.Client) -> None:
     )
 
 
-def test_a_client_has_no_more_than_its_quota(systems: Systems, tmp_path: Path) -> None:
-    with served(tiny_application(systems, tmp_path, max_characters_of_client=10)) as server:
-        answers = [server.post("/v2/translate", json=TEXT, headers=KEY) for _ in range(3)]
-        assert [check(each, "/v2/translate").status_code for each in answers] == [200, 200, 456]
-        assert server.get("/v2/usage", headers=KEY).json() == {"character_count": 16, "character_limit": 10}
-        file = {"file": ("a.txt", b"The cat runs.\n")}
-        refused = server.post("/v2/document", data={"target_lang": "DE"}, files=file, headers=KEY)
-        assert check(refused, "/v2/document").status_code == 456
-
-
 # --- other clients
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cotext.data.languages import Languages
+from cotext.runtime.errors import CotextError
 from cotext.serving import glossary_store
-from cotext.serving.database import Database, UsageStore
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
 
@@ -125,26 +125,10 @@ def test_of_several_glossaries_the_first_says_the_translation() -> None:
     assert not wishes_of(()).of_terms
 
 
-def test_what_a_transaction_has_begun_is_undone_where_it_fails(tmp_path: Path) -> None:
-    database = Database(tmp_path / "a.sqlite3", "CREATE TABLE IF NOT EXISTS t (x INTEGER);")
-    with database.transaction() as connection:
-        connection.execute("INSERT INTO t VALUES (1)")
-
-    def fail() -> None:
-        with database.transaction() as connection:
-            connection.execute("INSERT INTO t VALUES (2)")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    with Database(tmp_path / "a.sqlite3", "CREATE TABLE IF NOT EXISTS t (x INTEGER);").transaction() as other:
-        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
-
-
-def test_characters_of_clients_are_counted_apart_and_kept(tmp_path: Path) -> None:
-    usage = UsageStore(tmp_path)
-    usage.add("ann", 3)
-    usage.add("ann", 4)
-    usage.add("bob", 1)
-    found = UsageStore(tmp_path)
-    assert [found.characters(name) for name in ("ann", "bob", "eve")] == [7, 1, 0]
+def test_a_damaged_glossary_is_refused(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "mine", EN_DE, [("a", "b")])
+    path = tmp_path / "glossaries" / f"{made.id}.tsv"
+    assert path.stat().st_mode & 0o077 == 0
+    path.write_text("a\tb\n")
+    with pytest.raises(CotextError, match="damaged"):
+        GlossaryStore(tmp_path)

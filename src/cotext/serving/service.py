@@ -16,7 +16,6 @@ from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
-from cotext.serving.database import UsageStore
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
@@ -60,7 +59,7 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
-        self.glossaries, self.usage = GlossaryStore(settings.state), UsageStore(settings.state)
+        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
         self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)

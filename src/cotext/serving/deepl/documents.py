@@ -14,7 +14,6 @@ from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
-    check_quota,
     glossary_entries,
     header_key,
     refuse_unsupported,
@@ -32,7 +31,6 @@ UNNAMED: Final = "file"  # what clients call a file without a name
 async def send(request: Request) -> Response:
     """`POST /v2/document`: take a file; the key stands in the header, so that nobody else's is read."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    check_quota(service, client)
     settings = service.settings
     async with received_file(
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
@@ -68,19 +66,17 @@ async def tell_status(request: Request) -> Response:
 async def fetch(request: Request) -> Response:
     """`POST /v2/document/{id}/result`: the translated file, which is then deleted."""
     wanted, client = await asked(request)
-    service, identity, key = service_of(request), request.path_params["id"], wanted.needed("document_key")
-    jobs = service.jobs
+    jobs, identity = service_of(request).jobs, request.path_params["id"]
+    key = wanted.needed("document_key")
     status = jobs.status(identity, client, key)
     if not status.finished:
         raise RequestError(503, "Document not ready; ask for its status until it is done")
     if status.state != "done":
         raise RequestError(404, f"Document not found: it was not translated. {status.message}")
 
-    def fetched() -> None:
-        service.usage.add(client.name, status.billed_characters)
-        jobs.delete(identity, client, key)
-
-    return file_answer(*jobs.result(identity, client, key), on_end=fetched)
+    return file_answer(
+        *jobs.result(identity, client, key), on_end=partial(jobs.delete, identity, client, key)
+    )
 
 
 def _check_output(wanted: str, path: Path, name: str) -> None:

@@ -19,7 +19,6 @@ from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
-    check_quota,
     glossary_entries,
     refuse_unsupported,
     systems_for,
@@ -74,9 +73,7 @@ async def translate(request: Request) -> Response:
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
-    check_quota(service, client)
     found = await translated(request, client, translation)
-    service.usage.add(client.name, sum(map(len, translation.texts)))
     shared: dict[str, Any] = {}
     if model_type:
         shared["model_type_used"] = FAST if model_type == FAST else BEST

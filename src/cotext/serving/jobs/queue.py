@@ -3,8 +3,8 @@
 import hashlib
 import hmac
 import secrets
-import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
+from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import FINISHED, STATES, JobOptions, JobStatus, JobTable, JobTicket, Row, State
 from cotext.serving.jobs.translation import check_source
@@ -21,6 +21,7 @@ from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
 from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
+from cotext.serving.state import private
 from cotext.serving.systems import System, Systems
 
 
@@ -61,9 +62,7 @@ class Jobs:
             state = private(self._settings.state)
             stack.enter_context(working_in(state))
             folder = JobFolder(state / "jobs")
-            table = JobTable(folder.root / TABLE)
-            stack.callback(table.close)
-            workers = Workers(folder, table, self._systems, self._shared, self._settings)
+            workers = Workers(folder, JobTable(folder), self._systems, self._shared, self._settings)
             workers.recover()
             workers.start()
             stack.callback(workers.stop)
@@ -152,21 +151,13 @@ class Jobs:
             options.wishes.check(system.opened.translator)
             path = folder.take(upload, ticket.id, suffix_of(name))
             check_source(path, name)
-            self._workers.table.add(
-                {
-                    "id": ticket.id,
-                    "key": _hashed(ticket.key),
-                    "client": client.name,
-                    "system": system.name,
-                    "file_name": name,
-                    "result_name": result_name(name, languages.source, languages.target),
-                    "options": options.to_json(),
-                }
-            )
+            result = result_name(name, languages.source, languages.target)
+            status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
+            self._workers.table.add(status, client.name, _hashed(ticket.key), name, options)
         except CotextError as error:
             folder.discard(ticket.id)
             raise RequestError(400, str(error)) from None
-        except (OSError, sqlite3.Error):
+        except OSError:
             folder.discard(ticket.id)
             raise RequestError(
                 503, "the server cannot keep this file; try again later", RETRY_SECONDS
@@ -204,8 +195,8 @@ class Jobs:
         row = self._row(id, client, key)
         if row.state != "done":
             why = "is not translated yet" if row.state not in FINISHED else "was not translated"
-            raise RequestError(409, f"this file {why}: {row.message or row.state}")
-        return self._workers.folder.result(id, row.suffix), row.result_name
+            raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
+        return self._workers.folder.result(id, row.suffix), row.status.file_name
 
     def owner_of(self, id: str, key: str) -> Client:
         """The client whose job has this key: for addresses that are secrets themselves."""

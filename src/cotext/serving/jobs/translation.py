@@ -91,7 +91,7 @@ def translate_job(
     Raises:
         CotextError: what a client is told, without paths; CancelledError: the job was cancelled.
     """
-    wanted = row.wanted
+    wanted = row.options
     source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
     said: list[str] = []
     names = _names(row, folder, system)
@@ -168,10 +168,10 @@ def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
     """What the client calls the files of a job and the system."""
     result = folder.result(row.id, row.suffix)
     return {
-        folder.source(row.id, row.suffix): row.file_name,
-        result.with_name(f"{result.name}.partial"): row.result_name,
-        result: row.result_name,
-        folder.of(row.id): row.file_name,
+        folder.source(row.id, row.suffix): row.source_name,
+        result.with_name(f"{result.name}.partial"): row.status.file_name,
+        result: row.status.file_name,
+        folder.of(row.id): row.source_name,
         folder.root: "the server",
         system.opened.folder: system.name,
     }

@@ -1,7 +1,6 @@
 """The threads that translate files, a few at a time, and what is kept of finished jobs, and how long."""
 
 import logging
-import sqlite3
 import threading
 import time
 import traceback
@@ -108,11 +107,11 @@ class Workers:
         self.folder.sweep({row.id for row in rows})
         for row in rows:
             if row.state == "done":
-                self.folder.keep_result(row.id, row.suffix)
+                self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
                 if not self.folder.result(row.id, row.suffix).is_file():
                     self.forget([row])
             elif row.state in FINISHED:
-                self.folder.discard(row.id)
+                self.folder.keep(row.id)
             elif not self.folder.source(row.id, row.suffix).is_file():
                 self.table.finish(row.id, "error", message="the file is lost; send it again")
         self._tidy()
@@ -223,7 +222,7 @@ class Workers:
         while not self._stopping.is_set():
             try:
                 claimed = self._claimed()
-            except sqlite3.Error:
+            except OSError:
                 _log.exception("the table of jobs cannot be used")
                 self._stopping.wait(REFUSED_SECONDS)
                 continue
@@ -232,7 +231,7 @@ class Workers:
             row, running = claimed
             try:
                 self._run(row, running)
-            except (OSError, sqlite3.Error):  # storage refuses even the end of the job, which is tried again
+            except OSError:  # storage refuses even the end of the job, which is tried again
                 _log.exception("the end of a job could not be noted")
                 self._stopping.wait(REFUSED_SECONDS)
             finally:
@@ -282,24 +281,24 @@ class Workers:
             # Where it happened; the text of an exception may be that of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
-            message = f"{row.file_name}: the server failed at this file, and not by anything that is in it"
+            message = f"{row.source_name}: the server failed at this file, and not by anything that is in it"
         if state == "error":
-            self.folder.discard(row.id)  # before its end is noted, which needs room on the disk, too
+            self.folder.keep(row.id)  # before its end is noted, which needs room on the disk, too
         if not self.table.finish(row.id, state, running.done, message, messages):
             self.folder.discard(row.id)
         elif state == "done":
-            self.folder.keep_result(row.id, row.suffix)
+            self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
 
     def _translated(self, row: Row, running: Running) -> list[str]:
-        system = self._systems.get(row.system)
+        system = self._systems.get(row.status.system)
         if system is None:
             raise CotextError(
-                f"{row.file_name}: the system {row.system!r} is not served any more; send the file "
+                f"{row.source_name}: the system {row.status.system!r} is not served any more; send the file "
                 f"again, for one of {', '.join(self._systems)}"
             )
         if row.attempts >= MAX_ATTEMPTS:
             raise CotextError(
-                f"{row.file_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
+                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
                 "send a part of it"
             )
 
@@ -307,4 +306,4 @@ class Workers:
             running.read(sentences, characters)
             self.table.read(row.id, sentences, characters)
 
-        return translate_job(row, self.folder, system, self._shared[row.system], running, on_read)
+        return translate_job(row, self.folder, system, self._shared[row.status.system], running, on_read)
