@@ -13,6 +13,7 @@ from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.attention.report import title_of
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison
+from cotext.evaluation.studies.compare.example import example
 from cotext.evaluation.studies.compare.figures import difference_of
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
@@ -95,7 +96,7 @@ def as_latex(found: RunComparison) -> str:
 
 
 def render_comparison(found: RunComparison) -> str:
-    """The page: conclusions first, then the figures and their signatures."""
+    """The page: a document and conclusions first, then the figures and their signatures."""
     items = []
     for answer in verdict(found):
         lines = "".join(f"<dd>{escape(line)}</dd>" for line in answer.lines)
@@ -103,6 +104,8 @@ def render_comparison(found: RunComparison) -> str:
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in found.notes)
     body = [
         f"<h1>Systems side by side</h1>\n<p>{LEAD}</p>",
+        example(found),
+        "<h2>Answers</h2>",
         f'<dl class="verdict">{"".join(items)}</dl>\n{notes}',
         *(section.html() for section in _sections(found, pictures=True)),
         "<h2>How these figures came about</h2>",
