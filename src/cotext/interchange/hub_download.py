@@ -117,7 +117,7 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
         os.replace(download, folder)
         return
     from cotext.interchange.importing import import_model
-    from cotext.interchange.language_pair import LanguagePair
+    from cotext.interchange.foreign import LanguagePair
 
     try:
         account = import_model(download, folder, LanguagePair(), licence)
