@@ -135,9 +135,9 @@ def test_model_types_are_greedy_search_and_the_runs_own(client: deepl.DeepLClien
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"target_lang": "FR"}, "target_lang.*not supported"),
-        ({"source_lang": "XX"}, "source_lang.*not supported"),
-        ({"source_lang": "de"}, "source_lang.*not supported"),
+        ({"target_lang": "FR"}, "target language.*not supported; there are"),
+        ({"source_lang": "XX"}, "source.*not supported"),
+        ({"source_lang": "de"}, "source language.*not supported; there are"),
         ({"formality": "more"}, "Target language.*formality"),
         ({"formality": "rude"}, "formality"),
         ({"split_sentences": "2"}, "split_sentences"),

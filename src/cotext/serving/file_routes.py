@@ -248,7 +248,7 @@ async def send(request: Request) -> Response:
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as upload:
         name = upload.value("system")
-        system = service.systems.named(name) if name else service.systems.choose(None, None)
+        system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
         options = JobOptions(_glossary(upload.value("glossary")), fast=upload.value("fast") == "true")
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, options)
         ticket = await to_thread.run_sync(submit)

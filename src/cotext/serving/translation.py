@@ -3,6 +3,7 @@
 A dialect reads its fields into a `TranslationRequest`, and writes the translations in its own form.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -15,9 +16,9 @@ from cotext.files.blocks import Block
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
-from cotext.serving.requests import check_size, service_of, unless_gone
+from cotext.serving.requests import Fields, check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
-from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
+from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
 from cotext.translation.wishes import Wishes
 
@@ -94,6 +95,41 @@ class _Document:
             others = blocks[at : at + len(each.blocks)]
             at += len(others)
             yield TranslatedText(each.written(others), self.source)
+
+
+EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What is asked beyond a dialect: that the texts are one document, a system, a place in a session."""
+
+    document: bool = False
+    system: str | None = None
+    place: SessionPlace | None = None
+
+
+def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
+    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name.
+
+    `by_themselves`: without that field, the same fields by themselves count.
+
+    Raises:
+        RequestError: 400, something else, or as `session_place`.
+    """
+    value = wanted.value("cotext")
+    if value is None:
+        value = {name: wanted.value(name) for name in EXTENSION if by_themselves and name in wanted}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    inner = Fields(value) if isinstance(value, dict) and value.keys() <= set(EXTENSION) else None
+    if inner is None:
+        raise RequestError(400, f"Parameter 'cotext' has to be an object of {', '.join(EXTENSION)}")
+    place = session_place(request, value)
+    return Extension(inner.flag("document"), inner.text("system") or None, place)
 
 
 def code_of(text: str) -> str:

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from cotext.files.translate_files import format_of
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.asked import (
-    Asked,
     asked,
     check_formality,
     glossary_entries,
@@ -22,7 +21,7 @@ from cotext.serving.deepl.asked import (
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
-from cotext.serving.requests import client_of, service_of
+from cotext.serving.requests import Fields, client_of, service_of
 
 UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # what clients call a file without a name
@@ -35,7 +34,7 @@ async def send(request: Request) -> Response:
     async with received_file(
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as received:
-        wanted = Asked(received.fields)
+        wanted = Fields.of_form(received.fields)
         system = systems_for(request, wanted)[0]
         refuse_unsupported(wanted, UNSUPPORTED)
         check_formality(wanted, system)

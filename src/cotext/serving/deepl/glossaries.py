@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import shown
-from cotext.serving.deepl.asked import Asked, asked, language_of
+from cotext.serving.deepl.asked import asked, language_of
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import Entries, StoredGlossary
-from cotext.serving.requests import service_of
+from cotext.serving.requests import Fields, service_of
 
 FORMATS: Final = ("tsv", "csv")
 TSV: Final = "text/tab-separated-values"
@@ -73,14 +73,14 @@ def _described(found: StoredGlossary) -> dict[str, Any]:
     }
 
 
-def _languages(wanted: Asked) -> Languages:
+def _languages(wanted: Fields) -> Languages:
     source, target = (
         language_of(wanted.needed(name), name).lower() for name in ("source_lang", "target_lang")
     )
     return Languages(source, target)
 
 
-def _entries(wanted: Asked) -> Entries:
+def _entries(wanted: Fields) -> Entries:
     text = wanted.needed("entries")
     kind = wanted.one_of("entries_format", FORMATS, "tsv")
     entries = list(_of_tsv(text) if kind == "tsv" else _of_csv(text))

@@ -6,9 +6,7 @@ system that translates; `session`, `segment` and `confirmed` there are those of 
 each document is a segment.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -16,7 +14,6 @@ from starlette.responses import JSONResponse, Response
 
 from cotext.data.languages import name_of
 from cotext.serving.deepl.asked import (
-    Asked,
     asked,
     check_formality,
     glossary_entries,
@@ -26,14 +23,12 @@ from cotext.serving.deepl.asked import (
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.glossary_store import wishes_of
-from cotext.serving.requests import service_of
-from cotext.serving.sessions import SessionPlace, session_place
-from cotext.serving.translation import TranslationRequest, translated
+from cotext.serving.requests import Fields, service_of
+from cotext.serving.translation import TranslationRequest, extension_of, translated
 
 FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
 MODEL_TYPES: Final = (BEST, FAST, "prefer_quality_optimized")
-OF_SESSIONS: Final = ("session", "segment", "confirmed")
 UNSUPPORTED: Final = (
     "style_id",
     "custom_instructions",
@@ -42,19 +37,10 @@ UNSUPPORTED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Extension:
-    """What is asked beyond DeepL."""
-
-    document: bool = False
-    system: str | None = None
-    place: SessionPlace | None = None
-
-
 async def translate(request: Request) -> Response:
     """Answer a request for translations, as many as it has texts and in their order."""
     wanted, client = await asked(request)
-    extension, service = _extension(request, wanted), service_of(request)
+    extension, service = extension_of(request, wanted), service_of(request)
     systems = systems_for(request, wanted, extension.system)
     refuse_unsupported(wanted, UNSUPPORTED)
     check_formality(wanted, systems[0])
@@ -91,29 +77,7 @@ async def translate(request: Request) -> Response:
     return JSONResponse({"translations": translations})
 
 
-def _extension(request: Request, wanted: Asked) -> _Extension:
-    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name."""
-    value = {} if (found := wanted.value("cotext")) is None else found
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = None
-    known = {"document": bool, "system": str}
-    if not isinstance(value, dict) or not all(
-        name in OF_SESSIONS or (name in known and isinstance(each, known[name]))
-        for name, each in value.items()
-    ):
-        raise RequestError(
-            400,
-            "Parameter 'cotext' has to be an object of document (true or false), system, and of sessions "
-            f"{', '.join(OF_SESSIONS)}",
-        )
-    place = session_place(request, value)
-    return _Extension(value.get("document", False), value.get("system"), place)
-
-
-def _tag_handling(wanted: Asked) -> TagHandling | None:
+def _tag_handling(wanted: Fields) -> TagHandling | None:
     kind = wanted.one_of("tag_handling", ("xml", "html"))
     version = wanted.one_of("tag_handling_version", ("v1", "v2"), "v1")
     if not kind:
@@ -126,7 +90,7 @@ def _tag_handling(wanted: Asked) -> TagHandling | None:
     return TagHandling(kind, version == "v2", outline, splitting, not_splitting, ignored)
 
 
-def _split_sentences(wanted: Asked, tags: TagHandling | None) -> SplitSentences:
+def _split_sentences(wanted: Fields, tags: TagHandling | None) -> SplitSentences:
     default = "nonewlines" if tags is not None and tags.kind == "html" else "1"
     value = wanted.value("split_sentences")
     if isinstance(value, bool | int):
