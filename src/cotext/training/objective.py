@@ -1,7 +1,6 @@
 """What training minimises: a model and its loss."""
 
 from torch import nn
-from torch.nn.utils import parametrize
 
 from cotext.data.batch import Batch
 from cotext.losses.build import Loss
@@ -19,5 +18,4 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
         """The summed loss of a batch, when this share of the training is done."""
-        with parametrize.cached():  # corrected weights are added up once
-            return self.loss(self.model, batch, done)
+        return self.loss(self.model, batch, done)

@@ -36,17 +36,7 @@ def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config
     Raises:
         CotextError: as `resolve`, `settle_start` and `settle_by_start`.
     """
-    config = settle_start(resolve(config, data), run, recipe)
-    return _settle_batches(settle_by_start(config, run), run)
-
-
-def _settle_batches(config: Config, run: Path) -> Config:
-    """A run that is there goes on with the number of tokens that memory held when it began."""
-    path = run / "config.yaml"
-    if config.train.max_tokens != "auto" or not path.is_file():
-        return config
-    train = config.train.model_copy(update={"max_tokens": written_config(path).train.max_tokens})
-    return config.model_copy(update={"train": train})
+    return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:

@@ -19,7 +19,6 @@ from cotext.models.interface import Model
 from cotext.runtime.devices import slow_precision
 from cotext.runtime.locks import working_in
 from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.low_rank import Trained
 from cotext.training.prepared_data import PreparedData, note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import keep_shortlist, note_seeds, open_run
@@ -93,7 +92,7 @@ def train(
         CotextError: settings that do not fit together, to the data or to this machine, before there is a run
             folder; another run in the folder; else as `Trainer.train`.
     """
-    setup, asked = set_up(config, data_folder, run, recipe, device), config.train.max_tokens
+    setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock, shortlist = None, None
@@ -108,10 +107,6 @@ def train(
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
             _tell_slow_precision(config, accelerator.device, callbacks)
-            if asked == "auto":
-                callbacks.on_message(
-                    f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
-                )
             open_run(run, config, data.tokenizer)
             if shortlist is not None:
                 keep_shortlist(run, shortlist)
@@ -133,11 +128,6 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
     """Say, and write into the run, what training starts from, and what that costs."""
     config, data = setup.config, setup.data
     callbacks.on_message(start.render())
-    if config.train.lora.rank:
-        found = Trained.of(setup.model)
-        callbacks.on_message(
-            f"low-rank adaptation: {found.learning:,} numbers learn, of a model of {found.parameters:,}"
-        )
     if message := other_languages(start.run, data):
         callbacks.on_message(message)
     measured = None

@@ -169,7 +169,7 @@ def _mean_nll(
         documents,
         view,
         special_symbols(tokenizer, config.view),
-        config.train.batch_tokens,
+        config.train.max_tokens,
         config.view.max_tokens,
         group_windows=config.decode.group_windows if model.sees_other_rows else None,
     )

@@ -132,7 +132,7 @@ class Trainer:
         self.optimizer = self.accelerator.prepare(self.adam)
         self.sampler = corpus.sampler(
             config.train,
-            config.train.batch_tokens,
+            config.train.max_tokens,
             self.accelerator.process_index,
             self.accelerator.num_processes,
         )
@@ -418,8 +418,6 @@ class Trainer:
     def _resume(self) -> None:
         """Take up the last checkpoint, if there is one."""
         if (found := self.checkpoints.resume()) is None:
-            if self.accelerator.is_main_process:
-                self.progress.base = self.checkpoints.save_base()
             return
         progress, state = found
         epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)

@@ -156,7 +156,7 @@ class Validator:
             corpus.dev,
             corpus.view,
             corpus.symbols,
-            self.config.train.batch_tokens,
+            self.config.train.max_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,

@@ -226,20 +226,19 @@ def read_account(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
-    """`Inheritance.new` and `Inheritance.partly`, from an account that `WarmStart.write` wrote.
+def read_new(path: Path) -> list[str]:
+    """`Inheritance.new`, from an account that `WarmStart.write` wrote.
 
     Raises:
         CotextError: missing or damaged.
     """
     try:
         content = unsealed(read_text(path))
-        partly = {name: (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
-        return [*content["neutral"], *content["fresh"]], partly
-    except (CotextError, ValueError, KeyError, TypeError, AttributeError):
+        return [*content["neutral"], *content["fresh"]]
+    except (CotextError, ValueError, KeyError, TypeError):
         raise CotextError(
-            f"{path}: missing or damaged; it says which parameters learn, and which of them at "
-            "train.fresh_rate, so that the run cannot go on: restore it, or choose another --out"
+            f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the "
+            "run cannot go on: restore it, or choose another --out"
         ) from None
 
 
