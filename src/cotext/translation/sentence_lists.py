@@ -5,7 +5,6 @@ The list of a sentence is given the best translations before it, whatever its wi
     one sentence is searched    as windows with a forced prefix: what ends in its beam
     several are, one after      each once more by itself, behind the best translations of those before it in
     the other                   the row: as many rows as sentences, of the same source
-    all frames are at hand      the beam over the paths of each (non-autoregressive)
 
 What the system writes is the first of the list. Where several sentences were searched together, a beam of the
 sentence alone may find one that scores higher, and that comes second.
