@@ -12,7 +12,7 @@ from cotext.data.encoding import SIDES, ChunkEncoder, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import OUTER_SPACE, check_readable, is_regular, numbered_lines
+from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, languages_of_names, primary_language
 from cotext.data.preparation import Preparation
@@ -77,7 +77,7 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
-        if not is_regular(path):
+        if not path.is_file():
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
 
@@ -90,7 +90,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     Raises:
         CotextError: as the reader of the format does.
     """
-    if target is not None or not is_regular(source):
+    if target is not None or not source.is_file():
         return languages_of_names(source, target)
     read = find_format(format or detect_format(source)).languages
     codes = [primary_language(code) for code in (read(source) if read else ())]
