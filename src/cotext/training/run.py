@@ -23,7 +23,7 @@ from cotext.training.prepared_data import PreparedData, note_data, other_languag
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import keep_shortlist, note_seeds, open_run
 from cotext.training.setup import TrainingSetup, set_up
-from cotext.training.start_loss import note_recovery, start_loss
+from cotext.training.start_loss import start_loss
 from cotext.training.warm_start import WarmStart
 from cotext.translation.translator import DocumentTranslator
 
@@ -119,8 +119,6 @@ def train(
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
         progress = trainer.train()
-        if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
-            callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress
 
 

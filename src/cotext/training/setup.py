@@ -25,7 +25,7 @@ from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
-from cotext.training.warm_start import WarmStart, read_new, start_from
+from cotext.training.warm_start import WarmStart, read_account, start_from
 
 
 def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
@@ -136,6 +136,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
-        new = read_new(run / "init.json")
+        account = read_account(run / "init.json")
+        new = [*account["neutral"], *account["fresh"]]
     model.recomputes = config.train.checkpoint_activations
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
