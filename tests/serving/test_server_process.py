@@ -64,6 +64,8 @@ def test_a_server_prints_logs_and_stops(runs: list[Path], tmp_path: Path) -> Non
                 assert refused.json()["error"]
                 assert b'"signature"' in rest()
         assert server.ended() == 0
+        assert server.printed[0] == f"open {server.address} in a browser"
+        assert server.printed[-1].startswith("stopping")
         lines = [line for line in server.log if line["event"] == "request"]
         assert {"/v2/translate", "/api/translate"} <= {line["route"] for line in lines}
         one = next(line for line in lines if line["route"] == "/api/translate")

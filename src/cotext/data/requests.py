@@ -124,9 +124,10 @@ class PreparationRequest(TrainingCorpus):
         default=None,
     )
     tokenizer: str = option(
-        "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder, to use "
-        "its tokenizer (needed for `train --init`).",
+        "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder, or the "
+        "name of a model that is here, to use its tokenizer (needed for `train --init`).",
         default="sentencepiece",
+        is_run=True,
     )
     tokenizer_text: Sequence[Path] = option(
         "Text to train the tokenizer on instead of the corpus; may be repeated.", default=()

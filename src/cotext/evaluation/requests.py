@@ -234,9 +234,10 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     """Runs to compare on a page; see `compare_folders`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, folders made by `train --seeds`, endpoint.yaml files of language models, or "
-        "files with translations. Differences are relative to the first.",
+        "Run or engine folders, names of models, folders made by `train --seeds`, endpoint.yaml files of "
+        "language models, or files with translations. Differences are relative to the first.",
         argument=True,
+        is_run=True,
     )
     out: Path = option("HTML page to write.")
     data: Path | None = option("Folder made by `prepare`, with a test set or suites.", default=None)
@@ -320,7 +321,7 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
 class DocumentRequest(CorpusFormat, RunOptions):
     """A document of a file, and the run that it is examined with."""
 
-    run: Path = option("Run folder.", argument=True)
+    run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     document: Path = option("File with the document, in any format.", argument=True)
     out: Path = option("Folder for figures and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
@@ -336,7 +337,11 @@ class ContextRequest(DocumentRequest):
 class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
-    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    run: Path = option(
+        "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
+        argument=True,
+        is_run=True,
+    )
     source: Path = option(
         "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
         "used."
@@ -354,7 +359,9 @@ class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
 class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
     """Runs measured with windows of several sizes; see `report_windows`."""
 
-    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
+    runs: Sequence[Path] = option(
+        "Run folders, or names of models; several are compared.", argument=True, is_run=True
+    )
     source: Path = option("Source documents (or a file with both sides).")
     out: Path = option("Folder for figures and plots.")
     target: Path | None = option("Their reference translations.", default=None)
@@ -374,7 +381,9 @@ class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
 class ProbeRequest(Device, Checkpoint):
     """Runs whose encoders are probed for positions; see `probe_runs`."""
 
-    runs: Sequence[Path] = option("Run folders; several are compared.", argument=True)
+    runs: Sequence[Path] = option(
+        "Run folders, or names of models; several are compared.", argument=True, is_run=True
+    )
     task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
         "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
     )
@@ -397,7 +406,9 @@ class SpeedRequest(CorpusFormat, Decoding):
     """Runs whose decoding is timed; see `measure_speed`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders; the first is the one that others are compared with.", argument=True
+        "Run or engine folders, or names of models; the first is the one that others are compared with.",
+        argument=True,
+        is_run=True,
     )
     document: Path = option("File with the documents to translate, in any format.")
     documents: int | None = option(
@@ -426,7 +437,11 @@ class SpeedRequest(CorpusFormat, Decoding):
 class ContrastiveRequest(Sharded, RunOptions):
     """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
 
-    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    run: Path = option(
+        "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
+        argument=True,
+        is_run=True,
+    )
     suites: Sequence[Path] = option(
         "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro with "
         "--generate.",

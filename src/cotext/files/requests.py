@@ -24,8 +24,10 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     """Files to translate with a run; see `cotext.translate_files`."""
 
     run: Path = option(
-        "Run folder, engine folder, or endpoint.yaml of a language model (docs/language-models.md).",
+        "Run or engine folder, name of a model (docs/models.md), or endpoint.yaml of a language model "
+        "(docs/language-models.md).",
         argument=True,
+        is_run=True,
     )
     files: Sequence[Path] = option(
         "Files of any kind in docs/files.md, recognised by their content, or corpora. -: read standard "

@@ -167,6 +167,13 @@ def require_new(out: Path) -> None:
         raise CotextError(f"{out}: exists; choose another --out")
 
 
+def standard_folder(variable: str, usual: str) -> Path:
+    """The folder `cotext` in a base directory of the XDG specification: of the variable, else ~/`usual`."""
+    named = os.environ.get(variable, "")
+    # By the specification, what is not absolute is ignored.
+    return (Path(named) if named.startswith("/") else Path.home() / usual) / "cotext"
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of the content of a file, in hexadecimal."""
     with path.open("rb") as file:

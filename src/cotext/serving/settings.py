@@ -1,12 +1,12 @@
 """What a server is told when it starts."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import standard_folder
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Device
 
@@ -96,8 +96,8 @@ class ServeRequest(ServerSettings, Device):
     """Runs to serve, and where."""
 
     runs: Sequence[str] = option(
-        "Run or engine folders, as FOLDER or NAME=FOLDER. The first of each language pair answers requests "
-        "that name no system.",
+        "Run or engine folders, or names of models, as FOLDER or NAME=FOLDER. The first of each language "
+        "pair answers requests that name no system.",
         argument=True,
     )
     host: str = option("Address to listen on. Default: for this machine only.", default="127.0.0.1")
@@ -109,10 +109,7 @@ class ServeRequest(ServerSettings, Device):
         """The folder of state of the server that listens on a port."""
         if self.is_given("state"):
             return self.state
-        home = os.environ.get("XDG_STATE_HOME", "")
-        # By its specification, what is not absolute is ignored.
-        base = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
-        return base / "cotext" / f"serve-{port}"
+        return standard_folder("XDG_STATE_HOME", ".local/state") / f"serve-{port}"
 
     def pair(self) -> Languages | None:
         """The language pair of runs that have none recorded."""

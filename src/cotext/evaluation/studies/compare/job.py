@@ -76,8 +76,12 @@ def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tupl
     return EvaluationSet(out, out, "jsonl"), f"The test set has paragraphs ({out}): {counts.render()}."
 
 
-def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -> RunComparison:
+def compare_folders(
+    request: ComparisonRequest, new_progress: ProgressFactory, notes: Sequence[str] = ()
+) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
+
+    `notes`: paragraphs about the systems that the page shows too.
 
     Raises:
         CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
@@ -105,7 +109,7 @@ def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -
     _check_outputs([*request.outputs, *([split] if of_paragraphs else [])], inputs)
     pair = _check_languages(folders, test, suites)
     with writing(*request.outputs):
-        notes: list[str] = []
+        notes = list(notes)
         if test is not None and of_paragraphs:
             notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
             test, note = split_test_set(test, pair, split)
