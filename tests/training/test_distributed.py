@@ -37,8 +37,7 @@ from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.corpus import Corpus, corpus_of
-from cotext.training.prepared_data import open_data
+from cotext.training.prepared_data import Corpus, corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run

@@ -26,9 +26,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import open_data
-from cotext.training.resolve import resolve, settle
 from cotext.training.run import train
-from cotext.training.start_settings import blended
+from cotext.training.start_settings import blended, resolve, settle
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
 

@@ -23,8 +23,8 @@ from cotext.files.translate_files import check_outputs_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
-from cotext.translation.sentence_lists import further
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.window_search import further
 
 CPU = torch.device("cpu")
 

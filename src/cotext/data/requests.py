@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cotext.data.languages import Languages, language_code
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
+from cotext.runtime.workers import usable_cores
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitter, Splitting

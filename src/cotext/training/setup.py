@@ -20,10 +20,9 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.corpus import Corpus, corpus_of
-from cotext.training.prepared_data import PreparedData, open_data
-from cotext.training.resolve import settle
+from cotext.training.prepared_data import Corpus, PreparedData, corpus_of, open_data
 from cotext.training.sharding import require_shardable
+from cotext.training.start_settings import settle
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import WarmStart, read_account, start_from
 

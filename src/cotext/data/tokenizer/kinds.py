@@ -21,9 +21,9 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of_files,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
+from cotext.runtime.workers import usable_cores
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
