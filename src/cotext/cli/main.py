@@ -39,6 +39,8 @@ from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
 TRUST_CODE: Final = "--trust-code"
+# The extra of pyproject.toml that brings a package which commands import when they need it.
+EXTRAS: Final = {"pyarrow": "data", "accelerate": "train", "tensorboard": "train", "matplotlib": "plots"}
 
 
 class InterruptionError(Exception):
@@ -187,6 +189,11 @@ def main() -> None:
             app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
+    except ModuleNotFoundError as error:
+        if (extra := EXTRAS.get(f"{error.name}".partition(".")[0])) is None:
+            raise
+        brings = f"pip install 'cotext[{extra}]' brings it, and 'cotext[all]' what all commands need"
+        sys.exit(_fail(f"needs the package {error.name}; {brings}", 2))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
