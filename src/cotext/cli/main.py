@@ -26,7 +26,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.join import join, score
-from cotext.cli.look import convert, convert_submission, convert_suite, head, info, systems
+from cotext.cli.look import convert, convert_submission, convert_suite, head, info, schema, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
@@ -139,6 +139,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Look at recipes, runs and data": {
         "systems": systems,
+        "schema": schema,
         "models": models,
         "info": info,
         "head": head,
