@@ -246,9 +246,7 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
 def start_from(
     run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
 ) -> WarmStart:
-    """Fill a model with the final weights of another run, as far as they fit.
-
-    Of a run in int8, these are the float32 numbers that its matrices stand for.
+    """Fill a model with the final weights of another run, those in int8 as float32, as far as they fit.
 
     `asked` is the configuration before it was settled by that run.
 

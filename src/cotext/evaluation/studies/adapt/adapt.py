@@ -183,10 +183,10 @@ class Adaptation:
         # One of many languages comes with its own names of those that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        files = {f"{split}_source": self.corpus(split) for split in SPLITS[1:]}
         request = PreparationRequest(
             source=self.corpus("train"),
-            **files,
+            dev_source=self.corpus("dev"),
+            test_source=self.corpus("test"),
             source_language=pair.source,
             target_language=pair.target,
             tokenizer=str(self.request.model),
