@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import test_odt
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -57,9 +56,6 @@ def _written(name: str, content: bytes) -> None:
             "a.ass",
         ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
-        lambda: _written(
-            "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
-        ),
         lambda: _written(
             "a.srt",
             b"".join(
