@@ -16,8 +16,6 @@ from cotext.data.formats.streams import (
     PARQUET,
     binary_kind,
     check_readable,
-    is_regular,
-    opened_raw,
 )
 from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
@@ -26,7 +24,6 @@ from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
@@ -177,8 +174,6 @@ def read_file(path: Path) -> bytes:
 def check_file(path: Path) -> None:
     """Raise CotextError where there is no regular file here, or one of more than MAX_FILE_BYTES."""
     _check_regular(path)
-    if (address := address_of(path)) is not None:
-        raise CotextError(f"{address}: only corpora are read at addresses; copy this file to a disk")
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
 
@@ -187,7 +182,7 @@ def _check_regular(path: Path) -> None:
     if path.is_dir():
         raise CotextError(f"{path}: is a folder; name the files in it, as in {path}/*")
     check_readable(path)
-    if not is_regular(path):
+    if not path.is_file():
         raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
 
 
@@ -233,7 +228,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
 
 def _beginning(path: Path) -> bytes:
     try:
-        with opened_raw(path) as file:
+        with path.open("rb") as file:
             return file.read(BEGINNING_BYTES)
     except OSError as error:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -322,7 +317,6 @@ def check_outputs_of(
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)
     for out in outs:
-        require_here(out)
         if folder is None or folder.exists():
             check_outputs(out, scores, sources)
     there = [

@@ -10,7 +10,7 @@ one batch; when one is finished, the next is opened. The translation of a docume
 alone.
 
 With a first pass, another system translates every document before; its translations are the target context,
-and no window waits. Windows that see each other (`window_groups.py`) are searched one after the other, with
+and no window waits. Windows that see each other (`document_state.py`) are searched one after the other, with
 the others of their group as extra rows, or all of a group together.
 """
 
