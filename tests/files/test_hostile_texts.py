@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import test_odt
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -63,9 +62,6 @@ def _written(name: str, content: bytes) -> None:
         lambda: project(MANY, f"{shown_text(MANY, {})} x", None),
         lambda: project(COPIES, "%s " * (SIZE // 4), None),
         lambda: project(DIFFERENT, f"{shown_text(DIFFERENT, {})} x", None),
-        lambda: _written(
-            "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
-        ),
         lambda: _written(
             "a.srt",
             b"".join(

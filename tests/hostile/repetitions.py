@@ -15,7 +15,6 @@ from typing import Any
 
 import test_docx
 import test_epub
-import test_odt
 import test_po
 import test_pptx
 
@@ -175,7 +174,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("html, in a script", "a.html", lambda text: f"<p>x</p><script>{text}")
     add("xhtml, in a paragraph", "a.xhtml", lambda text: f"<?xml version='1.0'?><p>x {text}</p>")
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
-    add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")

@@ -6,21 +6,15 @@ and what the file says of itself (title, subject, keywords) the last. Changes th
 accepted: insertions are elements and stay marked, deletions stay as they are.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import Piece
+from cotext.files.blocks import FileFormat, Piece
 from cotext.files.parts import AttributeText, Package, PartReader, PartsFile, Slot, recognises
-from cotext.files.runs import Paragraph
-from cotext.runtime.xml import namespace_of
-
-if TYPE_CHECKING:
-    from lxml import etree
-import re
-from typing import TYPE_CHECKING
-
-from cotext.files.runs import Atom, look_of, new_run
-from cotext.runtime.xml import local_name, lxml_etree, taken
+from cotext.files.runs import Atom, Paragraph, look_of, new_run
+from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -203,33 +197,22 @@ _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 
 
-class DocxFormat:
-    """Office Open XML of word processors, with macros or without."""
+def _open(content: bytes, name: str) -> PartsFile:
+    package = Package(content, name)
+    related = package.related(package.main)
 
-    name = "docx"
-    suffixes = (".docx", ".docm", ".dotx", ".dotm")
+    def readers(*kinds: str) -> list[PartReader]:
+        parts = [(kind, part) for kind in kinds for each, part in related if each == kind]
+        return [package.reader(part, _Slots(kind)) for kind, part in parts]
 
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is an archive with a folder `word`."""
-        return recognises(head, b"word/")
-
-    def open(self, content: bytes, name: str) -> PartsFile:
-        """Read a document."""
-        package = Package(content, name)
-        related = package.related(package.main)
-
-        def readers(*kinds: str) -> list[PartReader]:
-            parts = [(kind, part) for kind in kinds for each, part in related if each == kind]
-            return [package.reader(part, _Slots(kind)) for kind, part in parts]
-
-        documents = [
-            [package.reader(package.main, _Slots("body")), *readers("footnotes", "endnotes")],
-            readers("header", "footer"),
-            readers("comments"),
-            package.properties(),
-        ]
-        messages = [*_tracked(package.tree(package.main).getroot()), *package.left("word/")]
-        return PartsFile(package.archive, documents, messages)
+    documents = [
+        [package.reader(package.main, _Slots("body")), *readers("footnotes", "endnotes")],
+        readers("header", "footer"),
+        readers("comments"),
+        package.properties(),
+    ]
+    messages = [*_tracked(package.tree(package.main).getroot()), *package.left("word/")]
+    return PartsFile(package.archive, documents, messages)
 
 
 class _Slots:
@@ -297,4 +280,6 @@ def _tracked(root: "etree._Element") -> Iterator[str]:
         yield f"tracked changes: {count}, read as if accepted; deleted text is kept as it is"
 
 
-FORMAT: Final = DocxFormat()
+FORMAT: Final = FileFormat(
+    "docx", (".docx", ".docm", ".dotx", ".dotm"), partial(recognises, folder=b"word/"), _open
+)

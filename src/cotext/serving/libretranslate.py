@@ -172,9 +172,9 @@ async def translate(request: Request) -> Response:
 
 def _texts(wanted: Fields, most: int) -> tuple[list[str], bool]:
     """The texts of a request, and whether they are a list; `most`: of a list."""
-    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
-    if not texts:
+    if "q" not in wanted:
         raise RequestError(400, "Parameter 'q' not specified.")
+    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
     if len(texts) > most:
         raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
     return texts, is_list
