@@ -15,6 +15,8 @@ cotext.translate_files(cotext.TranslationRequest(run="runs/a", files=["a.docx"],
 cotext.evaluate(cotext.EvaluationRequest(hypothesis=["ours.de"], reference=["test.de"]))
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotext.data.documents import Document, ParallelDocument
@@ -27,7 +29,7 @@ from cotext.runtime.version import __version__
 if TYPE_CHECKING:
     from cotext.data.preparation_report import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
-    from cotext.translation.api import Translator, load
+    from cotext.translation.api import Translator
     from cotext.translation.file_report import FileReport
 
 __all__ = [
@@ -62,8 +64,10 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
     """
     from cotext.evaluation.studies.context.context_use import context_influences
     from cotext.files.translate_request import FilesTranslation
+    from cotext.interchange.model_names import resolve_run
     from cotext.language_models.config import is_endpoint
 
+    request = replace(request, run=resolve_run(request.run))
     if request.is_standard_input or request.shard is not None or is_endpoint(request.run):
         raise CotextError(
             "translate_files translates whole files with a run; standard input, shards and language models "
@@ -82,10 +86,29 @@ def evaluate(request: EvaluationRequest) -> "Evaluation":
     return evaluate_files(request)
 
 
-def __getattr__(name: str) -> Any:
-    """`Translator` and `load` on first use: torch takes seconds to import, and `import cotext` should not."""
-    if name in ("Translator", "load"):
-        from cotext.translation import api
+def load(
+    run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
+) -> "Translator":
+    """Open a run folder, an engine or a model by its name; `decode` overrides settings such as beam=1.
 
-        return getattr(api, name)
+    Names are those of installed models, as `en-de`, and of repositories of the Hugging Face hub, as
+    `owner/name` (docs/models.md). `trust_code`: run Python code that the run brings (docs/slots.md), and
+    remember that it may be run.
+
+    Raises:
+        CotextError: no such run or model, a damaged or foreign model file, an unknown setting; as
+            `cotext.interchange.model_names.resolve_run`.
+    """
+    from cotext.interchange.model_names import resolve_run
+    from cotext.translation import api
+
+    return api.load(resolve_run(run), device, trust_code=trust_code, **decode)
+
+
+def __getattr__(name: str) -> Any:
+    """`Translator` on first use: torch takes seconds to import, and `import cotext` should not."""
+    if name == "Translator":
+        from cotext.translation.api import Translator
+
+        return Translator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,10 +2,8 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,10 +14,9 @@ from tiny_runs import toy_documents, write_run
 import cotext as face
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
+from cotext.interchange.hub_download import OF_RUN
 from cotext.models.run_folder import noted_import
-from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
-from cotext.translation.api import ALLOWED
 
 SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
 SHORT = ("decode.max_ratio=1.0", "decode.max_extra=3", "decode.beam=2")
@@ -70,7 +67,7 @@ def test_the_three_lines_of_the_card_work(
     assert own.signature == other.signature
 
 
-@pytest.mark.parametrize("to", ["hub", "huggingface", "int8", "ctranslate2"])
+@pytest.mark.parametrize("to", ["hub", "int8", "ctranslate2"])
 def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, to: str) -> None:
     if to == "ctranslate2":
         pytest.importorskip("ctranslate2")
@@ -158,7 +155,7 @@ def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:
     assert "trained with Cotext" not in card
     assert "It was trained on rows" not in card
     assert noted_import(tmp_path / "pub") == NOTE
-    assert "import.json" in ALLOWED
+    assert "import.json" in OF_RUN
     head, _ = published(first, tmp_path / "pub-2", "--licence", "mit")
     assert head["license"] == "mit"
     (first / "import.json").write_text(sealed({**NOTE, "licence": "as they like"}))
@@ -210,48 +207,3 @@ def test_what_cannot_be_published_is_refused(make: Make, tmp_path: Path) -> None
     assert "--to ctranslate2 only" in refusal(run, *to, "--quantization", "int8")
     two = make("docflat/doc2doc-two-pass", "train.init=runs/first")
     assert "decode.first_pass = init: it translates with another run" in refusal(two, *to)
-
-
-class FakeHub(ModuleType):
-    """`huggingface_hub`, with one repository."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__("huggingface_hub")
-        self.folder, self.asked = folder, []
-
-    def snapshot_download(self, repo_id: str, allow_patterns: list[str]) -> str:
-        self.asked.append((repo_id, allow_patterns))
-        if repo_id != "owner/name":
-            raise OSError(f"404 Client Error: no repository {repo_id}\nurl")
-        return str(self.folder)
-
-
-def test_a_repository_of_the_hub(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make()
-    published(run, tmp_path / "pub")
-    hub = FakeHub(tmp_path / "pub")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    monkeypatch.chdir(tmp_path)
-    own, other = face.load(run, "cpu"), face.load("owner/name", "cpu")
-    assert own.translate(["the cat sees"]) == other.translate(["the cat sees"])
-    assert hub.asked == [("owner/name", list(ALLOWED))]
-    with pytest.raises(
-        CotextError, match=r"not to be had from the hub: 404 Client Error: no repository a/b$"
-    ):
-        face.load("a/b", "cpu")
-    # A folder of that name that is here wins.
-    (tmp_path / "owner").mkdir()
-    run.rename(tmp_path / "owner" / "name")
-    face.load("owner/name", "cpu")
-    assert len(hub.asked) == 2
-    for name in ("runs/deep/er", "/owner/name2", "../x", "nothing"):
-        with pytest.raises(CotextError, match="no such run folder"):
-            face.load(name)
-    assert len(hub.asked) == 2
-
-
-def test_without_the_hub_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CotextError, match=r"from the hub: pip install 'cotext\[pretrained\]'"):
-        face.load("owner/name")

@@ -32,13 +32,13 @@ from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
 from cotext.runtime.progress import Meter, meter
 from cotext.runtime.version import __version__
+from cotext.runtime.workers import usable_cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _FOR_RUNS = (
         "scores",
         "splitter",
     ),
-    *("abbreviations", "entries", "drop_macros", "device", "checkpoint", "on", "workers", "shard"),
+    *("abbreviations", "entries", "device", "checkpoint", "on", "workers", "shard"),
 )
 
 

@@ -37,8 +37,8 @@ def info(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Run or engine folder, a folder made by `train --seeds`, `prepare` or `distill`, or a "
-            "corpus file."
+            help="Run or engine folder, name of a model, a folder made by `train --seeds`, `prepare` or "
+            "`distill`, or a corpus file."
         ),
     ],
     json: Json = False,
@@ -46,8 +46,9 @@ def info(
     """Describe a run, runs of several seeds, an engine, prepared data or a corpus."""
     from cotext.evaluation.studies.info.corpus import corpus_info
     from cotext.evaluation.studies.info.folder import folder_info
+    from cotext.interchange.model_names import resolve_run
 
-    found = corpus_info(folder) if folder.is_file() else folder_info(folder)
+    found = corpus_info(folder) if folder.is_file() else folder_info(resolve_run(folder))
     typer.echo(as_json(found.as_dict()) if json else printable(found.render()))
 
 

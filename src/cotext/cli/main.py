@@ -29,7 +29,7 @@ from cotext.cli.join import join, score
 from cotext.cli.look import convert, convert_submission, convert_suite, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
-from cotext.cli.runs import average, export, import_pretrained, shortlist
+from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import train
 from cotext.cli.translate import translate
@@ -137,6 +137,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Look at recipes, runs and data": {
         "systems": systems,
+        "models": models,
         "info": info,
         "head": head,
         "convert": convert,

@@ -5,10 +5,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
 import typer
 
@@ -136,8 +136,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(**given: Any) -> None:
-        values = {name: _value(given.pop(name), each.type) for name, each in declared.items()}
-        function(kind(**{name: value for name, value in values.items() if value is not None}), **given)
+        values = {name: _value(given.pop(name), each) for name, each in declared.items()}
+        request = kind(**{name: value for name, value in values.items() if value is not None})
+        # Only now, as a model may have to be fetched for it.
+        runs = {name: getattr(request, name) for name, each in declared.items() if _is_path(each)}
+        folders = {name: _folders(value) for name, value in runs.items() if value}
+        function(replace(cast(Any, request), **folders), **given)
 
     fields = kind.__dataclass_fields__
     made = [_parameter(name, each, fields[name].default) for name, each in declared.items()]
@@ -172,11 +176,27 @@ def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
     )
 
 
-def _value(given: Any, hint: Any) -> Any:
+def _value(given: Any, declared: Option) -> Any:
     """A value of the command line as the request takes it; None for what was not given."""
-    if get_origin(without_none(hint)) is Mapping and given is not None:
+    if get_origin(without_none(declared.type)) is Mapping and given is not None:
         return settings(given)
+    if declared.is_run and declared.type is str:  # a run whose part is taken, or something else
+        from cotext.interchange.model_names import known_models
+
+        there = known_models()
+        return str(there[given].folder) if given in there else given
     return given
+
+
+def _is_path(declared: Option) -> bool:
+    return declared.is_run and declared.type is not str
+
+
+def _folders(value: Any) -> Any:
+    """The folders of one run or of several."""
+    from cotext.interchange.model_names import resolve_run
+
+    return [*map(resolve_run, value)] if isinstance(value, tuple) else resolve_run(value)
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:

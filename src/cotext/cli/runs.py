@@ -1,4 +1,4 @@
-"""Commands that make runs of runs, or change them: `average`, `shortlist`, `import` and `export`."""
+"""Commands that make runs of runs, or change them: `average`, `shortlist`, `import`, `export`; `models`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from cotext.cli.messages import printable
-from cotext.cli.options import Json, as_json
-from cotext.runtime.errors import CotextError
+from cotext.cli.options import Json, as_json, counted
+from cotext.runtime.errors import CotextError, nearest_known
 from cotext.runtime.integrity import is_occupied
 from cotext.runtime.version import __version__
 
-TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
+TARGETS = ("ctranslate2", "hub", "int8")
 
 
 def average(
@@ -96,8 +96,8 @@ def import_pretrained(
     files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
     with its own.
     """
+    from cotext.interchange.foreign import LanguagePair
     from cotext.interchange.importing import import_model
-    from cotext.interchange.language_pair import LanguagePair
 
     there = is_occupied(out)
     found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
@@ -111,8 +111,8 @@ def import_pretrained(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    to: Annotated[str, typer.Option(help="ctranslate2, huggingface, hub or int8.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, hub or int8.")],
     out: Annotated[Path, typer.Option(help="Folder to make, or one with the same export, to compare.")],
     quantization: Annotated[
         str | None,
@@ -134,9 +134,11 @@ def export(
 ) -> None:
     """Export a run: for other programs, for publishing, or in int8.
 
-    ctranslate2: an engine for CTranslate2. huggingface: a model for transformers. hub: a folder with a model
-    card, to publish. int8: a run of about a fourth of the size, for translating and scoring only.
+    ctranslate2: an engine for CTranslate2. hub: a folder with a model card, to publish. int8: a run of about
+    a fourth of the size, for translating and scoring only.
     """
+    from cotext.interchange.model_names import resolve_run
+
     if to not in TARGETS:
         raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
     if quantization is not None and to != "ctranslate2":
@@ -145,22 +147,14 @@ def export(
         raise CotextError("--licence and --scores work with --to hub only: leave them out, or add that")
     there = is_occupied(out)
     _require_parent(out)
+    run = resolve_run(run)
     if to == "ctranslate2":
         from cotext.interchange.ctranslate2 import export_engine
 
         export_engine(run, out, quantization or "float32", checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}")
-    elif to == "huggingface":
-        from cotext.interchange.huggingface import export_huggingface
-
-        found = export_huggingface(run, out, checkpoint)
-        typer.echo(
-            f"{out}: the run itself, for Cotext alone: no class of Hugging Face expresses {', '.join(found)}"
-            if found
-            else f"{out}: load it with transformers"
-        )
     elif to == "int8":
-        from cotext.interchange.int8 import export_int8
+        from cotext.interchange.hub import export_int8
 
         export_int8(run, out, checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")
@@ -174,6 +168,33 @@ def export(
         typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
     if there:
         typer.echo(f"{out}: holds this export already, checksums equal; nothing left to do")
+
+
+def models(
+    action: Annotated[str, typer.Argument(help="list, verify or remove.")] = "list",
+    name: Annotated[str | None, typer.Argument(help="Name of a model; verify without one: all.")] = None,
+) -> None:
+    """List, verify or remove models that have a name: installed packages, and those fetched from the hub.
+
+    verify compares all files with their checksums. remove deletes a fetched model; pip removes a package.
+    """
+    from cotext.interchange.model_names import known_models
+
+    known = known_models()
+    if action not in ("list", "verify", "remove") or (action == "remove" and name is None):
+        raise CotextError("models: write `list`, `verify`, `verify NAME` or `remove NAME`")
+    if name is not None and name not in known:
+        raise CotextError(f"{name}: no model of this name is here{nearest_known(name, known)}")
+    chosen = [*known.values()] if name is None else [known[name]]
+    for model in chosen:
+        if action == "verify":
+            typer.echo(f"{model.name}: {counted(model.verify(), 'file')}, checksums equal")
+        elif action == "remove":
+            model.remove()
+            typer.echo(f"{model.name}: removed from the cache")
+        else:
+            facts = (model.licence or "licence not recorded", f"{model.size / 1e6:,.1f} MB")
+            typer.echo("\t".join((model.name, *facts, model.package or "cache", str(model.folder))))
 
 
 def _require_parent(out: Path) -> None:

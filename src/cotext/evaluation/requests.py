@@ -221,9 +221,10 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     """Runs to compare on a page; see `compare_folders`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, folders made by `train --seeds`, endpoint.yaml files of language models, or "
-        "files with translations. Differences are relative to the first.",
+        "Run or engine folders, names of models, folders made by `train --seeds`, endpoint.yaml files of "
+        "language models, or files with translations. Differences are relative to the first.",
         argument=True,
+        is_run=True,
     )
     out: Path = option("HTML page to write.")
     data: Path | None = option("Folder made by `prepare`, with a test set or suites.", default=None)
@@ -306,7 +307,7 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
 class DocumentRequest(CorpusFormat, RunOptions):
     """A document of a file, and the run that it is examined with."""
 
-    run: Path = option("Run folder.", argument=True)
+    run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     document: Path = option("File with the document, in any format.", argument=True)
     out: Path = option("Folder for figures and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
@@ -325,7 +326,7 @@ Condition = Literal["true", "shuffled", "random", "none"]
 class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
-    run: Path = option("Run folder.", argument=True)
+    run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     source: Path = option(
         "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
         "used."
@@ -355,7 +356,9 @@ class SpeedRequest(CorpusFormat, Decoding):
     """Runs whose decoding is timed; see `measure_speed`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders; the first is the one that others are compared with.", argument=True
+        "Run or engine folders, or names of models; the first is the one that others are compared with.",
+        argument=True,
+        is_run=True,
     )
     document: Path = option("File with the documents to translate, in any format.")
     documents: int | None = option(
@@ -405,7 +408,11 @@ class SuiteRules(Request):
 class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
     """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
 
-    run: Path = option("Run folder, or endpoint.yaml of a language model behind an API.", argument=True)
+    run: Path = option(
+        "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
+        argument=True,
+        is_run=True,
+    )
     suites: Sequence[Path] = option(
         "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro with "
         "--generate.",

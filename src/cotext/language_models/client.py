@@ -21,7 +21,6 @@ from typing import Any, Final, Self
 from cotext.language_models.config import Endpoint, Prices, read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.numbered import one_line
-from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -142,7 +141,6 @@ class Answers:
     """A folder of answers, made with the first."""
 
     def __init__(self, folder: Path) -> None:
-        require_here(folder)
         self.folder = folder
 
     @classmethod

@@ -22,6 +22,7 @@ class Option:
     argument: bool
     least: float | None
     needs: tuple[str, ...]
+    is_run: bool = False
     type: Any = None
 
 
@@ -34,15 +35,16 @@ def option(
     argument: bool = False,
     least: float | None = None,
     needs: str | Sequence[str] = (),
+    is_run: bool = False,
 ) -> Any:
     """A field of a request; without a default, it has to be given.
 
     `name`: that of the option, if it is not that of the field. `argument`: given by position on the command
     line. `least`: smallest value. `needs`: options of which one must be set before this one may be, either by
-    name or with a value, as in "level=document".
+    name or with a value, as in "level=document". `is_run`: the command line takes names of models for it.
     """
     needed = (needs,) if isinstance(needs, str) else tuple(needs)
-    about = {"option": Option(help, name, argument, least, needed)}
+    about = {"option": Option(help, name, argument, least, needed, is_run)}
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=about)
     return field(default=default, metadata=about)

@@ -1,12 +1,12 @@
 """What a server is told when it starts."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import standard_folder
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Device
 
@@ -17,7 +17,7 @@ SHARES: Final = 8  # a client may take one of so many parts of the space for fil
 class ServerSettings(Request):
     """Limits and places of a server; sizes are bytes, times seconds.
 
-    `state`: the folder of jobs, glossaries and usage, which a server that is started again goes on with.
+    `state`: the folder of jobs and glossaries, which a server that is started again goes on with.
     `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes. Of files
     (`max_jobs_bytes`), a client may take an eighth.
     """
@@ -51,7 +51,6 @@ class ServerSettings(Request):
     files_at_once: int = option("Files translated at the same time.", default=4, least=1)
     page: bool = option("Serve the page for the browser.", default=True)
     request_seconds: float = 300.0
-    max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
     body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
     send_seconds: float = 60.0  # for a client to take a piece of an answer
     stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
@@ -96,8 +95,8 @@ class ServeRequest(ServerSettings, Device):
     """Runs to serve, and where."""
 
     runs: Sequence[str] = option(
-        "Run or engine folders, as FOLDER or NAME=FOLDER. The first of each language pair answers requests "
-        "that name no system.",
+        "Run or engine folders, or names of models, as FOLDER or NAME=FOLDER. The first of each language "
+        "pair answers requests that name no system.",
         argument=True,
     )
     host: str = option("Address to listen on. Default: for this machine only.", default="127.0.0.1")
@@ -109,10 +108,7 @@ class ServeRequest(ServerSettings, Device):
         """The folder of state of the server that listens on a port."""
         if self.is_given("state"):
             return self.state
-        home = os.environ.get("XDG_STATE_HOME", "")
-        # By its specification, what is not absolute is ignored.
-        base = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
-        return base / "cotext" / f"serve-{port}"
+        return standard_folder("XDG_STATE_HOME", ".local/state") / f"serve-{port}"
 
     def pair(self) -> Languages | None:
         """The language pair of runs that have none recorded."""

@@ -27,17 +27,14 @@ class TrainRequest(Device):
         "Train one run for each seed, as in 1,2,3, in the folders OUT/seed-1, OUT/seed-2 ...", default=None
     )
     init: Path | None = option(
-        "Run folder whose weights training starts from; with --seeds, also a folder with runs of the same "
-        "seeds.",
+        "Run folder, or name of a model, whose weights training starts from; with --seeds, also a folder "
+        "with runs of the same seeds.",
         default=None,
+        is_run=True,
     )
     dry_run: bool = option(
         "Write nothing: make three updates and print parameters, instances, memory, time and the first "
         "batch.",
-        default=False,
-    )
-    spare_memory: bool = option(
-        "On a CPU: use less memory (a fifth less at base size), for about a tenth more time (docs/speed.md).",
         default=False,
     )
 
@@ -60,6 +57,6 @@ class TrainRequest(Device):
 class DistillRequest(Sharded, ClusterOptions):
     """A corpus that a teacher translates; see `distillation`."""
 
-    teacher: Path = option("Run folder of the teacher.", argument=True)
+    teacher: Path = option("Run folder of the teacher, or name of a model.", argument=True, is_run=True)
     data: Path = option("Folder made by `prepare`.")
     out: Path = option("Data folder to make.")

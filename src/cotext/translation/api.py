@@ -1,12 +1,10 @@
 """Translation and scoring from Python: `cotext.load` and `cotext.Translator`."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.models.run_folder import ENGINE, IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.own_code import trusting
 from cotext.translation.open import open_run
@@ -15,38 +13,6 @@ from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator
 
 Terms = Glossary | Mapping[str, str | Sequence[str]]
-
-
-INSTALL: Final = "pip install 'cotext[pretrained]'"
-# What a run or an engine consists of; other files of a repository stay where they are.
-ALLOWED: Final = (
-    *("config.yaml", "model.safetensors", "tokenizer/*", "code/*.py", "data.json", IMPORT, "README.md"),
-    *(ENGINE, "model.bin", "config.json"),
-    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
-)
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-
-
-def local_folder(run: str | Path) -> Path:
-    """The folder of a run: itself, or where `owner/name` is no folder here, a copy from the hub.
-
-    Raises:
-        CotextError: the hub has no such repository or cannot be reached, huggingface_hub is not installed.
-    """
-    path = Path(run)
-    if path.exists() or not _NAME.fullmatch(str(run)):
-        return path
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise CotextError(f"{run}: no such run folder; to load it from the hub: {INSTALL}") from None
-    try:
-        return Path(snapshot_download(repo_id=str(run), allow_patterns=list(ALLOWED)))
-    except Exception as error:  # of several libraries, whichever the hub's own is built on
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise CotextError(
-            f"{run}: no such run folder, and not to be had from the hub: {reason[0][:200]}"
-        ) from None
 
 
 class Translator:
@@ -111,17 +77,9 @@ class Translator:
 def load(
     run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
 ) -> Translator:
-    """Open a run folder or an engine; `decode` overrides settings such as beam=1.
-
-    `trust_code`: run Python code that the run brings (docs/slots.md), and remember that it may be run.
-
-    Where there is no folder `owner/name` here, that is a repository of the Hugging Face hub.
-
-    Raises:
-        CotextError: no such run, a damaged or foreign model file, an unknown setting.
-    """
+    """Open a run folder or an engine; as `cotext.load`, which takes names of models, too."""
     with trusting(trust_code):
-        opened = open_run(local_folder(run), device, decode)
+        opened = open_run(Path(run), device, decode)
     return Translator(opened.translator, opened.signature)
 
 

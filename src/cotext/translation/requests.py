@@ -79,7 +79,7 @@ class Sharded(Request):
 class ScoreRequest(Sharded, CorpusFormat, RunOptions):
     """A translation whose sentences are scored; see `score_file`."""
 
-    run: Path = option("Run or engine folder.", argument=True)
+    run: Path = option("Run or engine folder, or name of a model.", argument=True, is_run=True)
     source: Path = option("Source documents.")
     target: Path | None = option("Translation of the source, which is scored.", default=None)
     out: Path | None = option("Output file; default: standard output.", default=None)

@@ -46,7 +46,7 @@ from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import Model
-from cotext.search.row_tokens import RowTokens, token_indices
+from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.plan import kind_of
 
 

@@ -27,7 +27,6 @@ from cotext.evaluation.studies.corpus_texts import (
     corpus_texts,
     digest_of_texts,
 )
-from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
@@ -250,7 +249,7 @@ class CorpusUseJob(Job[None]):
             },
             **systems_of(opened),
         }
-        files = [str(absolute(path)) for path in corpus_files(source, target)]
+        files = [str(path.absolute()) for path in corpus_files(source, target)]
         self.facts = {"files": files, "signature": _signature(opened, request)}
 
     def work(

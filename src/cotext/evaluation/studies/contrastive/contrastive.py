@@ -19,7 +19,6 @@ from typing import Any, Final
 from cotext.data.context_edits import Excerpt, outside
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats.streams import is_regular
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
@@ -41,7 +40,6 @@ from cotext.language_models.client import Client
 from cotext.language_models.signature import translation_signature
 from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
@@ -395,7 +393,7 @@ class SuitesJob(Job[None]):
             **systems_of(opened),
         }
         self.facts = {
-            "suites": [str(absolute(path)) for path, _ in suites],
+            "suites": [str(path.absolute()) for path, _ in suites],
             "named": [str(path) for path, _ in suites],
             "recipe": suite_recipe(opened),
             "written": translation_entries(opened) if request.generate else None,
@@ -432,7 +430,7 @@ class JoinedSuites:
         self.suites: list[tuple[Path, ContrastiveSuite]] = []
         for name, stands_at, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
             path = Path(stands_at)
-            if not is_regular(path) or checksum(path) != digest:
+            if not path.is_file() or checksum(path) != digest:
                 raise CotextError(f"{path}: is not the suite that the shards have scored; put it back")
             self.suites.append((Path(name), read_suite(path)))
 

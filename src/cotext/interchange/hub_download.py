@@ -1,0 +1,127 @@
+"""Models of the Hugging Face hub: fetched by its client, compared with its checksums, imported if foreign.
+
+A download that was interrupted goes on where it stopped.
+"""
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from glob import escape
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.interchange.named_model import CARD, write_checksums
+from cotext.models.run_folder import ENGINE, IMPORT
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum, remove, replacing
+from cotext.runtime.locks import writing
+from cotext.runtime.progress import say
+
+INSTALL: Final = "pip install 'cotext[pretrained]'"
+# What a run or an engine consists of; other files of a repository stay where they are.
+OF_RUN: Final = (
+    *("config.yaml", "model.safetensors", "tokenizer/*", "code/*.py", "data.json", IMPORT, CARD),
+    *("shortlist.safetensors", ENGINE, "model.bin", "config.json"),
+    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
+)
+# What `import_model` and its self-test read.
+OF_FOREIGN: Final = (
+    *("config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json"),
+    *("vocab.json", "target_vocab.json", "added_tokens.json", "special_tokens_map.json"),
+    *("*.spm", "sentencepiece.bpe.model"),
+)
+WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
+PICKLE: Final = ("pytorch_model.bin",)  # of repositories without these
+
+
+def fetch(name: str, folder: Path) -> None:
+    """Fetch a repository of the hub into a folder: a run or an engine as it is, another model imported.
+
+    The environment variable HF_ENDPOINT names another hub. Licence, size and self-test are told.
+
+    Raises:
+        CotextError: huggingface_hub is not installed; there is no such repository, or it cannot be reached;
+            a file differs from what the hub says of it; else as `import_model`.
+    """
+    try:
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise CotextError(f"{name}: no such run folder; to load it from the hub: {INSTALL}") from None
+    hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    # Its own name: an import notes the folder that it was made from.
+    download = folder.parent / ".download" / folder.name
+    download.parent.mkdir(parents=True, exist_ok=True)
+    with writing(folder), replacing(folder) as temporary:
+        found = _asked(name, lambda: hub.model_info(name, files_metadata=True))
+        files = _chosen(name, found.siblings)
+        licence = str((found.card_data or {}).get("license") or "")
+        size = sum(file.size or 0 for file in files) / 1e6
+        say(f"{name}: {size:,.0f} MB, revision {found.sha}, licence: {licence or 'not recorded'}")
+        patterns = [escape(file.rfilename) for file in files]
+        _asked(
+            name,
+            lambda: hub.snapshot_download(
+                name, revision=found.sha, local_dir=download, allow_patterns=patterns
+            ),
+        )
+        for file in files:
+            _require_same(download / file.rfilename, file)
+        _keep(name, download, temporary, licence)
+        write_checksums(temporary)
+    remove(download)
+
+
+def _asked(name: str, ask: Any) -> Any:
+    try:
+        return ask()
+    except Exception as error:  # of several libraries, whichever the hub's own is built on
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise CotextError(
+            f"{name}: no such run folder, and not to be had from the hub: {reason[0][:200]}"
+        ) from None
+
+
+def _chosen(name: str, files: Sequence[Any]) -> list[Any]:
+    """Of the files of a repository, those that are needed."""
+    names = {file.rfilename for file in files}
+    is_own = not names.isdisjoint(("config.yaml", ENGINE))
+    weights = PICKLE if names.isdisjoint(WEIGHTS) else WEIGHTS
+    wanted = OF_RUN if is_own else (*OF_FOREIGN, *weights)
+    if not is_own and "config.json" not in names:
+        raise CotextError(f"{name}: the repository holds no run of Cotext, and no model that can be imported")
+    chosen = [file for file in files if any(fnmatchcase(file.rfilename, each) for each in wanted)]
+    return [file for file in chosen if ".." not in Path(file.rfilename).parts]
+
+
+def _require_same(path: Path, stated: Any) -> None:
+    """Compare a file with its SHA-256 at the hub, or, of a small one, with its id in git.
+
+    Raises:
+        CotextError: they differ; the file is deleted, to be fetched again.
+    """
+    if stated.lfs is not None:
+        same = checksum(path) == stated.lfs.sha256
+    else:
+        content = path.read_bytes()
+        same = sha1(b"blob %d\0" % len(content) + content).hexdigest() == stated.blob_id
+    if not same:
+        remove(path)
+        raise CotextError(f"{path}: damaged on its way: its checksum is not that of the hub; try again")
+
+
+def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
+    """Make the folder of what was fetched."""
+    if any((download / each).is_file() for each in ("config.yaml", ENGINE)):
+        remove(download / ".cache")  # of the client
+        os.replace(download, folder)
+        return
+    from cotext.interchange.foreign import LanguagePair
+    from cotext.interchange.importing import import_model
+
+    try:
+        account = import_model(download, folder, LanguagePair(), licence)
+    except CotextError as error:
+        raise CotextError(f"{name}: {error}") from None
+    for line in account.render().splitlines():
+        say(line)

@@ -1,0 +1,82 @@
+"""A model that is on this machine under a name: its licence, its size and its checksums."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotext.models.run_folder import noted_import
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import discard
+from cotext.runtime.integrity import digests, require_whole
+from cotext.runtime.reading import parse_yaml, read_text
+
+CHECKSUMS: Final = "SHA256SUMS"  # as sha256sum writes it, and checks it with -c
+CARD: Final = "README.md"
+
+_SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that is on this machine under a name.
+
+    `package` is the distribution that installed it; empty: it is in the cache.
+    """
+
+    name: str
+    folder: Path
+    package: str = ""
+
+    @property
+    def licence(self) -> str:
+        """The licence that its import or its card states; empty where neither does."""
+        if stated := noted_import(self.folder).get("licence"):
+            return str(stated)
+        try:
+            head = _HEAD.match(read_text(self.folder / CARD))
+            content = parse_yaml(head[1], CARD) if head else None
+        except CotextError:
+            return ""
+        return str(content.get("license") or "") if isinstance(content, dict) else ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    def verify(self) -> int:
+        """Compare its files with its checksums; their number.
+
+        Raises:
+            CotextError: a file is missing or damaged, or there are no checksums.
+        """
+        path, sums = self.folder / CHECKSUMS, {}
+        for line in read_text(path).splitlines():
+            match = _SUM.fullmatch(line)
+            if match is None or ".." in Path(match[2]).parts or Path(match[2]).is_absolute():
+                raise CotextError(f"{path}: {shown(line)} is not the checksum of a file in this folder")
+            sums[match[2]] = match[1]
+        remedy = f"install {self.package} again" if self.package else f"`cotext models remove {self.name}`"
+        require_whole(self.folder, sums, remedy)
+        return len(sums)
+
+    def remove(self) -> None:
+        """Delete it from the cache.
+
+        Raises:
+            CotextError: it is an installed package.
+        """
+        if self.package:
+            raise CotextError(
+                f"{self.name}: is an installed package; remove it by pip uninstall {self.package}"
+            )
+        discard(self.folder)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the SHA-256 of all files in a folder into it, for `NamedModel.verify`."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    lines = [f"{digest}  {name}\n" for name, digest in digests(folder, files).items()]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")

@@ -1,0 +1,244 @@
+"""Models by name: installed packages, and repositories that the hub's own client fetches from a local hub."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from command_line import World, cotext, make_world, process_environment, succeed
+from local_hub import LocalHub, serving
+from pretrained_models import marian_model
+
+import cotext as face
+from cotext.cli.main import app
+from cotext.interchange.model_names import known_models, resolve_run
+from cotext.interchange.named_model import write_checksums
+from cotext.models.run_folder import noted_import
+from cotext.runtime.errors import CotextError
+
+pytest.importorskip("huggingface_hub")
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "cache" / "cotext" / "models"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    with serving() as found:
+        monkeypatch.setenv("HF_ENDPOINT", found.endpoint)
+        yield found
+
+
+@pytest.fixture
+def installed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that offers the run as en-de, as pip would have installed it."""
+    site = tmp_path / "site"
+    folder = copytree(world.run, site / "cotext_model_en_de")
+    (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nA card.\n")
+    (folder / "__init__.py").write_text('raise RuntimeError("packages of models are not run")\n')
+    write_checksums(folder)
+    about = site / "cotext_model_en_de-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: cotext-model-en-de\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[cotext.models]\nen-de = cotext_model_en_de\n")
+    monkeypatch.syspath_prepend(str(site))
+    return folder
+
+
+def translated(world: World, name: str | Path) -> str:
+    out = Path("out.de")
+    succeed("translate", name, world.folder / "test.en", "--out", out, "--overwrite")
+    return out.read_text()
+
+
+def test_an_installed_model_goes_by_its_name(world: World, installed: Path) -> None:
+    assert resolve_run("en-de") == installed
+    assert translated(world, "en-de") == translated(world, world.run)
+    texts = ["the cat sees"]
+    assert face.load("en-de", "cpu").translate(texts) == face.load(world.run, "cpu").translate(texts)
+    face.translate_files(
+        face.TranslationRequest(run="en-de", files=[world.folder / "test.en"], out="again.de", device="cpu")
+    )
+    assert Path("again.de").read_text() == Path("out.de").read_text()
+    assert succeed("info", "en-de").out == succeed("info", installed).out
+
+
+def test_a_name_is_a_start_and_has_a_tokenizer(world: World, installed: Path) -> None:
+    sides = [(f"--{split}{side}", world.folder / f"{name}.{code}")
+             for split, name in (("", "train"), ("dev-", "dev"))
+             for side, code in (("source", "en"), ("target", "de"))]  # fmt: skip
+    succeed("prepare", *(each for side in sides for each in side), "--tokenizer", "en-de", "--out", "data")
+    settings = ("train.max_updates=1", "train.validate_bleu=false", "train.threads=1")
+    recipe = ("focused-concatenation/s2to2", "--size", "tiny", "--init", "en-de")
+    sizes = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=1",
+             "model.decoder_layers=1")  # fmt: skip
+    succeed("train", *recipe, *sizes, *settings, "--data", "data", "--out", "mine")
+    assert str(installed) in Path("mine/config.yaml").read_text()
+    refused = cotext("train", "focused-concatenation/s2to2", "--init", "en-d", "--data", "data", "--out", "x")
+    assert (refused.code, "the nearest known one is 'en-de'" in refused.err) == (2, True)
+
+
+def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installed: Path) -> None:
+    Path("en-de").mkdir()
+    assert resolve_run("en-de") == installed  # a folder, and no run
+    Path("en-de").rmdir()
+    copytree(world.run, "en-de")
+    assert resolve_run("en-de") == Path("en-de")
+
+
+def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
+    for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", "")):
+        with pytest.raises(CotextError) as refused:
+            resolve_run(name)
+        assert str(refused.value).endswith(
+            f"{name}: no such run folder, and no installed model of this name{near}"
+        )
+    copytree(world.run, "runs/mine")
+    with pytest.raises(CotextError, match="the nearest known one is 'runs/mine'"):
+        resolve_run("runs/mina")
+    assert hub.asked == []  # `runs` is a folder here
+    for path in ("runs/deep/er", "/owner/name2", "../x", "endpoint.yaml/../y"):
+        assert resolve_run(path) == Path(path)
+
+
+def test_models_are_listed_verified_and_removed(
+    world: World, installed: Path, hub: LocalHub, cache: Path
+) -> None:
+    hub.folders["owner/name"], hub.licences["owner/name"] = world.run, "apache-2.0"
+    succeed("info", "owner/name")
+    lines = succeed("models").out.splitlines()
+    assert lines[0].split("\t")[:2] == ["en-de", "cc-by-4.0"]
+    assert lines[0].split("\t")[3:] == ["cotext-model-en-de", str(installed)]
+    assert lines[1].split("\t")[0::3] == ["owner/name", "cache"]
+    assert succeed("models", "verify").out.count("checksums equal") == 2
+    damaged = cache / "owner" / "name" / "config.yaml"
+    damaged.write_text(damaged.read_text() + "\n")
+    refused = cotext("models", "verify", "owner/name")
+    assert (refused.code, f"{damaged}: damaged" in refused.err) == (2, True)
+    assert succeed("models", "verify", "en-de").code == 0
+    assert "pip uninstall cotext-model-en-de" in cotext("models", "remove", "en-de").err
+    assert (installed / "model.safetensors").is_file()
+    succeed("models", "remove", "owner/name")
+    assert [*known_models()] == ["en-de"]
+    assert "the nearest known one is 'en-de'" in cotext("models", "verify", "en-ed").err
+    assert "remove NAME" in cotext("models", "remove").err
+
+
+@pytest.mark.parametrize("line", ["no checksum", f"{'0' * 64}  ../outside", f"{'0' * 64}  /etc/hosts"])
+def test_checksums_are_of_files_in_the_folder(installed: Path, line: str) -> None:
+    (installed / "SHA256SUMS").write_text(f"{line}\n")
+    with pytest.raises(CotextError, match="is not the checksum of a file in this folder"):
+        known_models()["en-de"].verify()
+
+
+def test_checksums_are_those_of_sha256sum(installed: Path) -> None:
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=installed, check=True)
+
+
+def test_a_run_of_the_hub_is_fetched_once(world: World, hub: LocalHub, cache: Path) -> None:
+    hub.folders["owner/name"] = world.run
+    told = succeed("translate", "owner/name", world.folder / "test.en", "--out", "hub.de").err
+    assert "licence: not recorded" in told
+    assert Path("hub.de").read_text() == translated(world, world.run)
+    assert {path.name for path in (cache / "owner").iterdir()} == {"name", ".download"}
+    assert not [*(cache / "owner" / ".download").iterdir()]
+    # What training needs, and translation does not, stays where it is.
+    assert not (cache / "owner" / "name" / "checkpoints").exists()
+    asked = len(hub.asked)
+    assert face.load("owner/name", "cpu").translate(["the cat"])
+    assert len(hub.asked) == asked
+
+
+def test_another_model_is_imported_and_tested_by_the_way(hub: LocalHub, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    hub.folders["owner/opus-mt"] = marian_model(tmp_path / "there" / "opus-mt")
+    (tmp_path / "there" / "opus-mt" / "rust_model.ot").write_bytes(b"of another program")
+    hub.licences["owner/opus-mt"] = "cc-by-4.0"
+    told = succeed("info", "owner/opus-mt").err
+    assert "licence: cc-by-4.0" in told
+    assert "self-test: against transformers" in told
+    folder = resolve_run("owner/opus-mt")
+    assert {key: noted_import(folder)[key] for key in ("folder", "licence")} == {
+        "folder": "opus-mt",
+        "licence": "cc-by-4.0",
+    }
+    assert not [path for path in hub.asked if "rust_model" in path]
+    assert known_models()["owner/opus-mt"].licence == "cc-by-4.0"
+    assert known_models()["owner/opus-mt"].verify() > 3
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.yaml"])
+def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub, name: str) -> None:
+    hub.folders["owner/name"], hub.damaged = world.run, {name}
+    refused = cotext("info", "owner/name")
+    assert (refused.code, f"{name}: damaged on its way" in refused.err) == (2, True)
+    assert known_models() == {}
+    hub.damaged = set()
+    succeed("info", "owner/name")
+
+
+def test_what_the_hub_has_not_is_refused(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CotextError, match="owner/no: no such run folder, and not to be had from the hub: "):
+        resolve_run("owner/no")
+    hub.folders["owner/no"] = tmp_path / "texts"
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "notes.txt").write_text("nothing")
+    with pytest.raises(CotextError, match="holds no run of Cotext"):
+        resolve_run("owner/no")
+    (tmp_path / "texts" / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(CotextError, match=r"owner/no: .*model_type = 'bert'"):
+        resolve_run("owner/no")
+    assert known_models() == {}
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
+    with pytest.raises(CotextError, match="not to be had from the hub"):
+        resolve_run("owner/name")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(CotextError, match=r"from the hub: pip install 'cotext\[pretrained\]'"):
+        resolve_run("owner/name")
+
+
+def test_every_command_with_a_run_takes_names() -> None:
+    """An option that is a run by its help is declared as one."""
+    from cotext.runtime.request import Request, options_of
+
+    def kinds(kind: type[Request]) -> Iterator[type[Request]]:
+        for each in kind.__subclasses__():
+            yield each
+            yield from kinds(each)
+
+    assert app
+    found = [
+        (kind.__name__, name, each) for kind in kinds(Request) for name, each in options_of(kind).items()
+    ]
+    runs = [(kind, name, each) for kind, name, each in found if name in ("run", "runs", "teacher", "init")]
+    assert len(runs) > 10
+    # A server takes NAME=FOLDER, too, and looks names up itself.
+    assert {kind for kind, _, each in runs if not each.is_run} == {"ServeRequest"}
+
+
+def test_a_process_of_its_own_takes_the_hub_of_its_environment(
+    world: World, hub: LocalHub, tmp_path: Path
+) -> None:
+    hub.folders["owner/name"] = world.run
+    code = "import cotext; print(cotext.load('owner/name', 'cpu').translate(['the cat', 'it sees'])[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=300, check=True, env={**os.environ, **process_environment()},
+    )  # fmt: skip
+    assert done.stdout.startswith("['")
+    assert "owner/name: " in done.stderr
