@@ -254,10 +254,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another that can.",
         default="chrf",
     )
-    level: Literal["sentence", "document"] = option(
-        "sentence: choose each sentence by itself; document: choose all sentences of a document together.",
-        default="sentence",
-    )
     probabilities: Literal["scores", "uniform"] = option(
         "Weights of the translations in a list: scores (their model probabilities) or uniform.",
         default="scores",
@@ -270,13 +266,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     candidates: int | None = option(
         "Use at most this many translations of each list. Default: all.", default=None, least=1
     )
-    samples: int = option(
-        "Number of documents drawn from the lists.",
-        default=64,
-        least=1,
-        needs="level=document",
-    )
-    seed: int = option("Seed for drawing documents.", default=1, least=0, needs="level=document")
     source: Path | None = option("Source documents, for COMET.", default=None)
     target_language: str | None = option(
         "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
@@ -297,11 +286,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
             )
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
-        if self.utility == "comet" and self.level == "document":
-            raise CotextError(
-                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
-                "chosen by itself; leave --level out"
-            )
 
 
 class DocumentRequest(CorpusFormat, RunOptions):
