@@ -29,6 +29,18 @@ def reference() -> Iterator[tuple[str, str, Any, str]]:
         yield key, kind + limit, default, " ".join((field.description or "").split())
 
 
+def recipe_schema() -> dict[str, Any]:
+    """JSON Schema of a recipe file, in which every key may be left out."""
+    schema = Config.model_json_schema()
+    schema["title"] = "A recipe of Cotext"
+    schema["properties"]["extends"] = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Recipes, shipped or in files, whose keys this one takes over.",
+    }
+    return schema
+
+
 def _type_name(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " | ".join(str(value) for value in get_args(kind))
