@@ -34,7 +34,7 @@ from cotext.translation.wishes import Wishes
 NAMES = ["sentence", "window", "document", "casa", "in passes"]
 GLOSSARIES = [
     Wishes(Glossary.of({"cat": "Kater", "dog": "Hündchen"})),
-    Wishes(Glossary.of({"bird": ["Amsel", "Fink"], "the": "jene"}), consistency=True),
+    Wishes(Glossary.of({"bird": ["Amsel", "Fink"], "the": "jene"})),
 ]
 
 

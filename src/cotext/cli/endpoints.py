@@ -25,7 +25,6 @@ _FOR_RUNS = (
     *(
         "glossary",
         "keep",
-        "consistency",
         "lemmas",
         "target_lemmas",
         "memory",

@@ -116,7 +116,6 @@ class Wished(Request):
         "Terms with their required and forbidden translations (TSV, CSV or TBX).", default=None
     )
     keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
-    consistency: bool = option("Keep the first translation of a glossary term in a document.", default=False)
     lemmas: Path | None = option(
         "Lemmas of source words (form, tab, lemma), to find terms in any inflected form.", default=None
     )
