@@ -14,8 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cotext.interchange.hub import CARD, export_hub
-from cotext.interchange.int8 import export_int8
+from cotext.interchange.hub import CARD, export_hub, export_int8
 from cotext.interchange.named_model import write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same

@@ -389,7 +389,6 @@ def test_what_reads_from_left_to_right_is_refused(folder: Path) -> None:
     run, glat = fresh(folder, "refused", "casa/casa"), fresh(folder, "glat-refused", "casa/glat-ctc")
     source = folder / "test.en"
     for command in (
-        ("probe", run),
         ("translate", run, source, "--out", folder / "free.de", "--set", "align=free"),
         ("cxmi", glat, "--source", source, "--target", folder / "test.de"),
         ("context", glat, source, "--out", folder / "page.html"),

@@ -20,7 +20,6 @@ from cotext.data.formats.streams import (
 from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
-from cotext.files.archive import without_macros
 from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
@@ -50,7 +49,6 @@ T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
 PLAIN: Final = ("text", "tsv")  # corpora that are recognised by nothing but their lines
 GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
-WITH_MACROS: Final = frozenset({"docx", "odt", "pptx"})
 
 
 class BlocksJob(Job[FileReport]):
@@ -72,7 +70,6 @@ class BlocksJob(Job[FileReport]):
         format: FileFormat,
         *,
         splitting: Splitting | None,
-        drop_macros: bool = False,
         entries: Entries = "untranslated",
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
@@ -83,9 +80,7 @@ class BlocksJob(Job[FileReport]):
         self._opened, self._format = opened, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
-        content = original = read_file(source)
-        if drop_macros and format.name in WITH_MACROS:
-            content = without_macros(content, str(source))
+        content = read_file(source)
         digest, name = hashlib.sha256(content).hexdigest(), format.name
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         settings = splitter.name if splitter else ""
@@ -95,8 +90,6 @@ class BlocksJob(Job[FileReport]):
         self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes, alone)
         self.messages = list(self._file.contents.messages)
-        if content is not original:
-            self.messages.append("its macros are dropped")
         blocks, sentences = self._texts.blocks_split
         if blocks:
             self.messages.append(
@@ -248,7 +241,6 @@ def open_job(
     format: FileFormat | str,
     *,
     splitting: Splitting | None,
-    drop_macros: bool = False,
     entries: Entries = "untranslated",
     wishes: Wishes,
     scores: Path | None = None,
@@ -282,7 +274,6 @@ def open_job(
         out,
         format,
         splitting=splitting,
-        drop_macros=drop_macros,
         entries=entries,
         wishes=wishes,
         on_message=on_message,
