@@ -7,8 +7,8 @@ import pytest
 from cotext.data.words import is_boundary, occurrences, words_of
 from cotext.runtime.errors import CotextError
 from cotext.search.guide import SentenceConstraints
-from cotext.translation.terms.glossary import Glossary, Term, read_lemmas, read_words
-from cotext.translation.terms.terms import Inflection, TermGuide, term_report
+from cotext.translation.terms.glossary import Glossary, Term, read_words
+from cotext.translation.terms.terms import TermGuide, term_report
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes
 # comment
@@ -78,8 +78,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_bytes(b"a\tb\xff")
     with pytest.raises(CotextError, match=r"not a text in UTF-8 \(byte 3\)"):
         Glossary.read(tmp_path / "b.tsv")
-    with pytest.raises(CotextError, match="line 1: holds no form"):
-        read_lemmas(written(tmp_path, "lemmas.tsv", "tables\n"))
     assert read_words(written(tmp_path, "words.txt", "# names\nNew York\n\nCotext\n")) == (
         "New York",
         "Cotext",
@@ -100,13 +98,6 @@ def test_terms_are_found_as_whole_words_the_longest_first() -> None:
     assert found("SEE TABLE", terms) == [("TABELLE", "Tabelle")]
     assert found("See https://a.b/table here.", terms, copied=[[["https://a.b/table"]]]) == []
     assert found("die Übersicht", {"Übersicht": "table"}) == [("table", "Table")]
-
-
-def test_forms_are_found_and_written_with_lemmas() -> None:
-    inflection = Inflection({"tables": "table"}, {"Tabellen": "Tabelle", "neuen": "neu", "neue": "neu"})
-    assert found("two tables", {"table": "Tabelle"}, inflection=inflection) == [("Tabelle", "Tabellen")]
-    [forms] = found("table", {"table": "neue Tabelle"}, inflection=inflection)
-    assert {"neue Tabelle", "neuen Tabellen", "Neuen Tabelle"} <= set(forms)
 
 
 def test_words_to_keep_are_copied_as_they_stand() -> None:

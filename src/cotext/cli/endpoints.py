@@ -20,8 +20,6 @@ _FOR_RUNS = (
     *(
         "glossary",
         "keep",
-        "lemmas",
-        "target_lemmas",
         "memory",
         "bilingual",
         "scores",

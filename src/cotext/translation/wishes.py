@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.translation.requests import Wished
-from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_lemmas, read_words
-from cotext.translation.terms.terms import Inflection, TermGuide, TermReport, term_report
+from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
+from cotext.translation.terms.terms import TermGuide, TermReport, term_report
 from cotext.translation.translator import DocumentTranslator
 
 
@@ -16,12 +16,11 @@ from cotext.translation.translator import DocumentTranslator
 class Wishes:
     """A glossary, words that are not translated, and a memory.
 
-    `inflection`: lemmas, with which other forms of a term are found. A memory is for files of blocks.
+    A memory is for files of blocks.
     """
 
     glossary: Glossary | None = None
     keep: tuple[str, ...] = ()
-    inflection: Inflection = field(default_factory=Inflection)
     memory: TranslationMemory | None = None
 
     @property
@@ -58,7 +57,6 @@ class Wishes:
             self.glossary,
             keep=self.keep,
             copied=copied,
-            inflection=self.inflection,
         )
 
     def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
@@ -72,12 +70,9 @@ def read_wishes(languages: Languages, request: Wished) -> Wishes:
     Raises:
         CotextError: a file that cannot be read so.
     """
-    lemmas = request.lemmas, request.target_lemmas
     glossary, keep, memory = request.glossary, request.keep, request.memory
-    source, target = (read_lemmas(path) if path is not None else None for path in lemmas)
     return Wishes(
         Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
         read_words(keep) if keep is not None else (),
-        Inflection(source, target),
         TranslationMemory.read(memory, languages) if memory is not None else None,
     )

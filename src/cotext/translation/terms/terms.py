@@ -2,32 +2,19 @@
 
 A term is found where its words stand one after the other: the longest first, none over another, and none
 within copied text. A word is found as it is written; at the beginning of a sentence with a capital; in
-capitals, where all of it is. With lemmas, other forms of a word are found too, and those of a translation are
-alternatives to it.
+capitals, where all of it is.
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from cotext.data.words import Word, covered, occurrences, overlaps, words_of
 from cotext.search.guide import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
 
-__all__ = ["Glossary", "Inflection", "Occurrence", "Term", "TermGuide"]
-
-# Of a translation of several words, the forms that are combined.
-_MAX_FORMS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Inflection:
-    """Lemmas of forms in the source and in the target; empty: words in the form given alone."""
-
-    source: Mapping[str, str] | None = None
-    target: Mapping[str, str] | None = None
+__all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +41,10 @@ class TermGuide:
         *,
         keep: Sequence[str] = (),
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
-        inflection: Inflection | None = None,
     ) -> None:
         self._documents = documents
         self._copied = copied
-        self._finder = _Finder(glossary.terms if glossary else (), keep, inflection or Inflection())
+        self._finder = _Finder(glossary.terms if glossary else (), keep)
         self._occurrences = [
             [self._finder.found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
@@ -109,21 +95,15 @@ def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 class _Finder:
-    """Terms by the words that they begin with, and the forms of their translations."""
+    """Terms by the words that they begin with."""
 
-    def __init__(self, terms: Iterable[Term], keep: Sequence[str], inflection: Inflection) -> None:
-        self._lemmas = inflection.source or {}
-        self._target_lemmas = inflection.target or {}
-        self._forms: dict[str, list[str]] = {}
-        for form, lemma in self._target_lemmas.items():
-            self._forms.setdefault(lemma, []).append(form)
+    def __init__(self, terms: Iterable[Term], keep: Sequence[str]) -> None:
         self._kept = frozenset(keep)
         self._by_first: dict[str, list[tuple[list[str], Term]]] = {}
         for term in (*terms, *(Term(text, (text,)) for text in keep)):
             words = [word.text for word in words_of(term.source)]
             if words:
-                key = self._lemma(words[0]).casefold()
-                self._by_first.setdefault(key, []).append((words, term))
+                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
         for listed in self._by_first.values():
             listed.sort(key=lambda entry: -len(entry[0]))
 
@@ -134,7 +114,7 @@ class _Finder:
         found: list[Occurrence] = []
         place = 0
         while place < len(words):
-            listed = self._by_first.get(self._lemma(words[place].text).casefold(), ())
+            listed = self._by_first.get(words[place].text.casefold(), ())
             for own, term in listed:
                 run = words[place : place + len(own)]
                 if len(run) == len(own) and self._matches(term, own, run, text, place == 0):
@@ -153,22 +133,12 @@ class _Finder:
             return (text,)
         capitals = len(text) > 1 and text.isupper() and not occurrence.term.source.isupper()
         found: dict[str, None] = {}
-        for form in itertools.chain.from_iterable(map(self._inflected, targets)):
+        for form in targets:
             if capitals:
                 found[form.upper()] = None
             found[form] = None
             found[form[:1].upper() + form[1:]] = None  # it may open the sentence
         return tuple(found)
-
-    def _inflected(self, target: str) -> list[str]:
-        """The forms of a translation, its own first."""
-        words = target.split()
-        forms = [[word, *self._forms.get(self._target_lemmas.get(word, word), ())] for word in words]
-        combined = itertools.islice(itertools.product(*forms), _MAX_FORMS)
-        return list(dict.fromkeys([target, *(" ".join(each) for each in combined)]))
-
-    def _lemma(self, word: str) -> str:
-        return self._lemmas.get(word) or self._lemmas.get(word.lower()) or word
 
     def _matches(self, term: Term, own: Sequence[str], run: Sequence[Word], text: str, opens: bool) -> bool:
         """Whether words of a sentence are those of a term, with the same spaces between them."""
@@ -184,7 +154,7 @@ class _Finder:
         )
 
     def _is_word(self, word: str, found: str, opens: bool) -> bool:
-        if found == word or (self._lemmas and self._lemma(found) == self._lemma(word)):
+        if found == word:
             return True
         if opens and found == word[:1].upper() + word[1:]:
             return True
