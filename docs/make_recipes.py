@@ -16,7 +16,7 @@ from cotext.config.parts import names_of
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
 from cotext.models.describe import PARAMETERS, entry
-from cotext.models.parameters import parameters_at_base
+from cotext.models.parameters import parameters_asked
 from cotext.runtime.reading import MAX_YAML_CHARACTERS
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -58,6 +58,17 @@ def _type_name(kind: Any) -> str:
     if get_origin(kind) in (Union, UnionType):
         return " | ".join(_type_name(part) for part in get_args(kind))
     return str(kind.__name__ if isinstance(kind, type) else kind)
+
+
+def parameters_at_base(config: Config) -> int:
+    """Number of trained numbers of a recipe at base size with 32,000 subwords."""
+    view, model = config.view, config.model
+    if model.shift == "corpus":
+        model = model.model_copy(update={"shift": 0})
+    # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+    brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+    counted = {"model": model, "view": view.model_copy(update=brackets)}
+    return parameters_asked(config.model_copy(update=counted), 32_000)
 
 
 @cache
