@@ -194,8 +194,6 @@ class DecodingPlan:
 
     def rank_score(self, log_probability: float, labels: int) -> float:
         """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
-        if self.kind.path is not None:
-            return log_probability
         return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:
