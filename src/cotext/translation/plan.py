@@ -21,7 +21,7 @@ from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathK
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine_search import engine_label_nll, engine_nll, search_engine
+from cotext.search.engine import engine_label_nll, engine_nll, search_engine
 from cotext.search.likelihood import (
     ForcedPass,
     autoregressive_nll,
