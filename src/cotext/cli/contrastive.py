@@ -1,4 +1,4 @@
-"""The command `contrastive`."""
+"""The command `contrastive`: suites of candidates, and suites of ctxPro, which a system translates."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -14,6 +14,7 @@ from cotext.evaluation.requests import ContrastiveRequest
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
+    from cotext.data.ctxpro import GenerativeSuite
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
@@ -37,6 +38,9 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
     from cotext.language_models.config import is_endpoint
 
+    if request.is_ctxpro:
+        _of_ctxpro(request, json)
+        return
     out, part, controls = request.out, request.part(), request.controls
     loaded = [(path, read_suite(path)) for path in request.suites]
     rules = SuiteRules(request.tie, request.score, controls, request.context)
@@ -74,7 +78,9 @@ def _opened(request: ContrastiveRequest, translates: bool) -> "OpenedRun":
     return opened
 
 
-def _check_languages(opened: "OpenedRun", suites: "Suites") -> None:
+def _check_languages(
+    opened: "OpenedRun", suites: "Sequence[tuple[Path, ContrastiveSuite | GenerativeSuite]]"
+) -> None:
     from cotext.data.languages import check_pair
 
     for path, suite in suites:
@@ -173,6 +179,45 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
     rest = iter(evidence)
     for key, of_suite in found.items():
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
+
+
+def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
+    """Translate suites of ctxPro and report how often the expected form is in the translation."""
+    from cotext.data.ctxpro import read_ctxpro
+    from cotext.evaluation.metrics.ctxpro import WHOLE, LastSentence
+    from cotext.evaluation.studies.contrastive.contrastive import context_window_of
+    from cotext.evaluation.studies.contrastive.generative_suites import CONTEXTS, write_forms
+    from cotext.runtime.progress import meter
+    from cotext.translation.signature import translation_entries
+
+    loaded = [(path, read_ctxpro(path, request.contexts)) for path in request.suites]
+    last = [LastSentence.by(request.splitter or WHOLE, suite.languages.target) for _, suite in loaded]
+    figures: dict[str, Any] = {}
+    with output(request.out, request.suites):
+        opened = _opened(request, translates=True)
+        _check_languages(opened, loaded)
+        chosen = CONTEXTS if request.controls else (request.context,)
+        if not context_window_of(opened.translator).has_context:
+            # Whatever stands before the tested sentence, it is translated as if it stood alone.
+            chosen = ("none",)
+            typer.echo(f"{request.run} reads single sentences: translated without context\n", err=json)
+        for (path, suite), of_suite in zip(loaded, last, strict=True):
+            with meter(f"{suite.name}, translating", 0) as progress:
+                found = write_forms(
+                    opened.translator,
+                    suite,
+                    chosen,
+                    of_suite,
+                    translation_entries(opened),
+                    on_start=progress.restart,
+                    on_sentences=progress.advance,
+                )
+            if not json:
+                typer.echo(f"{suite.name}\n{found.render()}\n")
+            figures[f"{suite.name} ({path})" if suite.name in figures else suite.name] = found.as_dict()
+    if json:
+        typer.echo(as_json(figures))
+    write_figures(request.out, figures)
 
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:

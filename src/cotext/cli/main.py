@@ -20,6 +20,7 @@ from cotext.cli.evaluate import (
     compare,
     compare_decisions,
     evaluate,
+    evaluate_ctxpro,
     leaderboard,
     mbr,
     profile,
@@ -122,6 +123,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Score translations": {
         "evaluate": evaluate,
+        "evaluate-ctxpro": evaluate_ctxpro,
         "compare-decisions": compare_decisions,
         "compare": compare,
         "leaderboard": leaderboard,

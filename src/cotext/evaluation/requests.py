@@ -1,6 +1,7 @@
 """Requests that measure: translations, runs and their use of context."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -150,6 +151,18 @@ class EvaluationRequest(
     def realigned(self) -> "Realigned | None":
         """Which documents are realigned."""
         return "all" if self.realign_all else "unequal" if self.realign else None
+
+
+class CtxproRequest(TargetLanguage, PairedTests, CorpusFormat):
+    """Translations of a ctxPro suite to score; see `evaluate_ctxpro`."""
+
+    suite: Path = option("JSON file of the suite.", argument=True)
+    hypothesis: Sequence[Path] = option("Translations of its examples by a system; repeat for each system.")
+    splitter: str | None = option(
+        "Take the last sentence of each translation, found by sentence-splitter (as published, the default), "
+        "rules, sat:MODEL or none.",
+        default=None,
+    )
 
 
 class ProfileRequest(Protocols, TargetLanguage, CorpusFormat):
@@ -363,7 +376,9 @@ class ContrastiveRequest(Sharded, RunOptions):
         is_run=True,
     )
     suites: Sequence[Path] = option(
-        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets.", argument=True
+        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro with "
+        "--generate.",
+        argument=True,
     )
     tie: Literal["wrong", "first"] = option(
         "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
@@ -384,16 +399,61 @@ class ContrastiveRequest(Sharded, RunOptions):
         "global, for systems with batch-level context: own window, other rows foreign.",
         default="true",
     )
+    contexts: Path | None = option(
+        "Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and in "
+        "../inputs.",
+        default=None,
+    )
+    splitter: str | None = option(
+        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published), "
+        "rules or sat:MODEL.",
+        default=None,
+    )
     out: Path | None = option("JSON file for all figures and decisions.", default=None)
 
     def check(self) -> None:
         """Raise CotextError where options do not go together."""
         from cotext.language_models.config import is_endpoint
 
-        if self.context != "true" and (self.controls or self.generate):
+        if self.is_ctxpro:
+            if not self.generate or self.shard is not None or self.is_given("tie") or self.is_given("score"):
+                raise CotextError(
+                    "suites of ctxPro have no candidates to score: give --generate, and neither --tie, "
+                    "--score nor --shard"
+                )
+            if self.context not in ("true", "none", "foreign"):
+                raise CotextError(f"--context {self.context}: of ctxPro, choose one of true, none, foreign")
+            if self.controls and self.context != "true":
+                raise CotextError(
+                    f"--context {self.context} is one of the controls: leave it or --controls out"
+                )
+        elif self.context != "true" and (self.controls or self.generate):
             flag = "--controls" if self.controls else "--generate"
             raise CotextError(
                 f"--context {self.context} is another question than {flag}: ask them one at a time"
             )
-        if not self.generate and not is_endpoint(self.run):
+        elif not self.generate and not is_endpoint(self.run):
             self.require_scoring()
+
+    @cached_property
+    def is_ctxpro(self) -> bool:
+        """Whether the suites are of ctxPro.
+
+        Raises:
+            CotextError: some are and some are not; contexts of what has its own, or one file of them for
+                several suites; a splitter where nothing is to be split.
+        """
+        from cotext.data.ctxpro import is_ctxpro_file
+
+        kinds = [is_ctxpro_file(path) for path in self.suites]
+        if any(kinds) and not all(kinds):
+            odd = self.suites[kinds.index(False)]
+            raise CotextError(f"{odd}: is not of ctxPro as others are; give suites of one kind at a time")
+        if (self.contexts is not None or self.splitter is not None) and not any(kinds):
+            flag = "--splitter" if self.contexts is None else "--contexts"
+            raise CotextError(f"{flag} is about suites of ctxPro; leave it out")
+        if self.contexts is not None and len(self.suites) > 1 and not self.contexts.is_dir():
+            raise CotextError(
+                f"--contexts {self.contexts}: one file for {len(self.suites)} suites; give their folder"
+            )
+        return any(kinds)
