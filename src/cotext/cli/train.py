@@ -16,8 +16,8 @@ from cotext.training.requests import TrainRequest
 
 if TYPE_CHECKING:
     from cotext.config.recipe import Config
-    from cotext.training.callbacks import TrainingCallbacks
     from cotext.training.resume import TrainingProgress
+    from cotext.training.trainer import TrainingCallbacks
 
 
 def train(request: TrainRequest, json: Json = False) -> None:
@@ -112,7 +112,7 @@ def state_of(done: "TrainingProgress") -> str:
 def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
     """Callbacks that show a training on the screen."""
     from cotext.runtime.progress import console, meter
-    from cotext.training.callbacks import TrainingCallbacks
+    from cotext.training.trainer import TrainingCallbacks
 
     with meter(what, updates, shown=not quiet) as progress:
 
