@@ -128,7 +128,7 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
     named = Systems([System("a", systems.named("sentence").opened)])
     with served(tiny_application(named, tmp_path / "state")) as client:
         address = str(client.base_url).rstrip("/")
-        send, *others = commands("docs/serving.md", "## Files")
+        send, *others = commands("docs/serving-apis.md", "## Files")
         id = json.loads(curl(send, address, tmp_path))["id"]
         answers = [curl(each.replace("/ID", f"/{id}"), address, tmp_path) for each in others]
     assert "event: done" in answers[0]
