@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import WordTokenizer
 
-from cotext.config.recipe import Config, differences, dump_config, keys, load_config, parse_config
+from cotext.config.recipe import (
+    USUAL_NAMES,
+    Config,
+    differences,
+    dump_config,
+    keys,
+    load_config,
+    parse_config,
+)
 from cotext.config.reference import reference
 from cotext.config.sizes import SIZES
 from cotext.config.training import TrainConfig
-from cotext.config.usual_names import USUAL_NAMES
 from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model

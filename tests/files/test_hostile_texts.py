@@ -20,7 +20,6 @@ from cotext.files.tags import project
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
-from cotext.serving.translation import formatted_as
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
@@ -43,7 +42,6 @@ def _written(name: str, content: bytes) -> None:
         lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
         lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
         lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
-        lambda: formatted_as(Block(("A.",)), Block(("!" * SIZE + " a",)), "de"),
         lambda: placeholder_spans("%(a)" + "0" * SIZE),
         lambda: placeholder_spans("-" * SIZE),
         lambda: placeholder_spans("a-/" * (SIZE // 3)),

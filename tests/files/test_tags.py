@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cotext.files.block_sentences import join_pieces, split_pieces
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.tags import project, shown_text
-from cotext.translation.terms.word_alignment import SentenceAlignment, units
+from cotext.translation.terms.word_alignment import SentenceAlignment, word_units
 
 # --- structures drawn at random
 
@@ -46,7 +46,7 @@ def alignment_of(source: str, target: str, seed: int) -> SentenceAlignment | Non
     """Weights at random, or none."""
     if seed % 3 == 0:
         return None
-    spans = [tuple((u.start, u.stop) for u in units(text)) for text in (source, target)]
+    spans = [tuple((u.start, u.stop) for u in word_units(text)) for text in (source, target)]
     generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(len(spans[1]), len(spans[0]), generator=generator) ** 4
     return SentenceAlignment(spans[0], spans[1], weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-9))
@@ -118,7 +118,7 @@ def test_a_block_of_sentences_comes_back_whole(
 
 def aligned(source: str, target: str, links: dict[str, str]) -> SentenceAlignment:
     """Words joined by name; the rest stands for nothing."""
-    spans = [[(u.start, u.stop) for u in units(text)] for text in (source, target)]
+    spans = [[(u.start, u.stop) for u in word_units(text)] for text in (source, target)]
     words = [[text[a:b] for a, b in of] for text, of in zip((source, target), spans, strict=True)]
     weights = torch.tensor([[float(s in links.get(t, "").split()) for s in words[0]] for t in words[1]])
     return SentenceAlignment(tuple(spans[0]), tuple(spans[1]), weights)

@@ -39,7 +39,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
-from cotext.serving.translation import detect, formatted_as
+from cotext.serving.translation import detect
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide, names_of
 
@@ -269,13 +269,6 @@ def _changed(block: Block) -> Block:
 _ENGLISH = Splitter("en")
 
 
-def _formatted(text: str) -> None:
-    own, long = Block(("It is so.",)), Block((f"x{text}",))
-    formatted_as(own, long, "de")
-    formatted_as(long, own, "de")
-    formatted_as(Block(("It is so",)), long, "de")
-
-
 def _fragment(split: str, tags: TagHandling | None) -> Callable[[str], object]:
     def subject(text: str) -> None:
         part = fragment(text, split, tags, "text 1")
@@ -316,7 +309,6 @@ def _texts() -> dict[str, Callable[[str], object]]:
         found[f"tag handler {name}"] = _fragment("1", tags)
     for split in ("0", "nonewlines"):
         found[f"tag handler html, split_sentences {split}"] = _fragment(split, TagHandling("html"))
-    found["formatter"] = _formatted
     found["detector of languages"] = lambda text: detect(text, ["de", "en", "ja"])
     glossary = Glossary.of({"a": "b", "a a": "b b", "! !": "x", "A. A": "c", "cat": ("Katze", "Kater")})
     found["glossary matcher"] = _terms(glossary)

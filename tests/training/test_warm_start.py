@@ -38,10 +38,9 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import open_data
-from cotext.training.resolve import resolve
 from cotext.training.run import train
 from cotext.training.start_loss import start_loss
-from cotext.training.start_settings import settle_by_start
+from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 
 

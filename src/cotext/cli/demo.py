@@ -30,15 +30,15 @@ from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
+from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
-from cotext.evaluation.studies.metrics_file import read_metrics
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
-from cotext.runtime.progress import meter
+from cotext.runtime.progress import Meter, meter
 from cotext.runtime.version import __version__
+from cotext.runtime.workers import usable_cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         _prepare(out, settings)
         run_jobs(_jobs(out, settings), usable_cores())
         found = compare_folders(
-            _comparison(out, settings.systems), lambda what, total: lambda done: None, WORDS
+            _comparison(out, settings.systems), lambda what: Meter(what, 0, None, shown=False), WORDS
         )
         typer.echo(as_text(found, brief=True))
         _conclude(out, settings, time.monotonic() - started)
@@ -262,7 +262,7 @@ def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
     request = _comparison(out, [system])
     suites = [part for suite in request.suite for part in ("--suite", suite)]
     test = ("--source", out / "test.en", "--reference", out / "test.de")
-    quick = ("--no-use", "--no-attention")
+    quick = ("--no-use",)
     return Job(
         name=f"measure {system.title}",
         command=_child("compare", *request.runs, *test, *suites, *quick, "--out", page),
@@ -281,7 +281,6 @@ def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
         reference=out / "test.de",
         suite=tuple(sorted((out / "data" / "contrastive").glob("*.json"))),
         use=False,
-        attention=False,
         out=out / "report.html",
         csv=out / "report.csv",
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.analysis import attention, context, cxmi, probe, speed, windows
+from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
 from cotext.cli.evaluate import (
@@ -133,8 +133,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "cxmi": cxmi,
         "context": context,
         "attention": attention,
-        "windows": windows,
-        "probe": probe,
         "speed": speed,
     },
     "Look at recipes, runs and data": {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.translation.requests import Checkpoint, Decoding, Device, RunOptions, Sharded
+from cotext.translation.requests import Decoding, RunOptions, Sharded
 
 if TYPE_CHECKING:
     from cotext.evaluation.metrics.comet import Comet
@@ -31,17 +31,6 @@ class Protocols(Request):
         from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
-
-
-class TranslationMetrics(Protocols):
-    """Translations that are made and evaluated beside what is measured."""
-
-    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
-    protocol: Sequence[str] = option(
-        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
-        default=(),
-        needs="translate",
-    )
 
 
 class TargetLanguage(Request):
@@ -70,13 +59,13 @@ class CometOptions(Request):
         needs="comet",
     )
 
-    def comet_model(self, context: int = 0, windows: int = 0, stride: int = 1) -> "Comet | None":
+    def comet_model(self, context: int = 0) -> "Comet | None":
         """The settings of COMET, None if it is not asked for; raises CotextError as `Comet`."""
         from cotext.evaluation.metrics.comet import Comet, find_python
 
         if self.comet is None:
             return None
-        return Comet(self.comet, find_python(self.comet_python), context, windows, stride)
+        return Comet(self.comet, find_python(self.comet_python), context)
 
 
 class DocumentComet(CometOptions):
@@ -146,17 +135,6 @@ class EvaluationRequest(
     entities: Path | None = option(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
-    )
-    comet_slide: int | None = option(
-        "Also compute SLIDE, the mean over windows of this many sentences; needs a quality estimation model.",
-        default=None,
-        least=1,
-        needs="comet",
-    )
-    comet_stride: int = option(
-        "With --comet-slide: step from one window to the next, in sentences.",
-        default=1,
-        needs="comet_slide",
     )
 
     def check(self) -> None:
@@ -247,7 +225,6 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
-    attention: bool = option("Draw attention maps of a document of the test set.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
     latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
 
@@ -334,14 +311,10 @@ class ContextRequest(DocumentRequest):
     out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
 
 
-class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
+class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
-    run: Path = option(
-        "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
-        argument=True,
-        is_run=True,
-    )
+    run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     source: Path = option(
         "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
         "used."
@@ -353,53 +326,13 @@ class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
         default=(),
     )
     seed: int = option("Seed of shuffled and random context.", default=1)
-    out: Path | None = option("JSON file for all figures.", default=None)
-
-
-class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
-    """Runs measured with windows of several sizes; see `report_windows`."""
-
-    runs: Sequence[Path] = option(
-        "Run folders, or names of models; several are compared.", argument=True, is_run=True
-    )
-    source: Path = option("Source documents (or a file with both sides).")
-    out: Path = option("Folder for figures and plots.")
-    target: Path | None = option("Their reference translations.", default=None)
-    before: Sequence[int] = option(
-        "Number of context sentences in the window; may be repeated. Default: as in training.",
+    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
+    protocol: Sequence[str] = option(
+        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
         default=(),
-        least=0,
-    )
-    words: Path | None = option(
-        "Run or data folder with a moses-bpe tokenizer: score the translations tokenised by it.",
-        default=None,
         needs="translate",
     )
-    samples: int = option("Number of samples for the randomisation test between runs.", default=10_000)
-
-
-class ProbeRequest(Device, Checkpoint):
-    """Runs whose encoders are probed for positions; see `probe_runs`."""
-
-    runs: Sequence[Path] = option(
-        "Run folders, or names of models; several are compared.", argument=True, is_run=True
-    )
-    task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
-        "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
-    )
-    data: Path | None = option("Folder made by `prepare`. Default: the run's training data.", default=None)
-    out: Path | None = option("Folder for figures and plots. Default: RUN/probing.", default=None)
-    tokens: int = option(
-        "Number of source tokens to train the classifiers on; testing uses at most as many.",
-        default=50_000,
-        least=1,
-    )
-    seeds: int = option("Number of seeds; from 2 on with standard deviations.", default=1, least=1)
-
-    @property
-    def folder(self) -> Path:
-        """The folder that is written to."""
-        return self.out or self.runs[0] / "probing"
+    out: Path | None = option("JSON file for all figures.", default=None)
 
 
 class SpeedRequest(CorpusFormat, Decoding):

@@ -223,7 +223,7 @@ def _left(archive: Archive) -> Iterator[str]:
     if objects:
         yield f"embedded documents: {len(objects)}, whose text is left as it is"
     if any(name.startswith(("Basic/", "Scripts/")) for name in archive.names):
-        yield "macros are kept as they are, and not run (--drop-macros: left out)"
+        yield "macros are kept as they are, and not run"
     if "META-INF/documentsignatures.xml" in archive:
         yield "the digital signature no longer fits the translated file"
 

@@ -26,7 +26,7 @@ from cotext.translation.terms.word_alignment import (
     agreement,
     proportional,
     sharpened,
-    units,
+    word_units,
 )
 
 # --- The inline elements of a sentence as a tree, in the source and where they stand in the target.
@@ -272,7 +272,7 @@ class _Side:
 
     def __init__(self, text: str, cuts: Iterable[int], whole: Iterable[Span]) -> None:
         self.text = text
-        self.units = units(text, cuts, list(whole))
+        self.units = word_units(text, cuts, list(whole))
         self.is_word = [not unit.punctuation for unit in self.units]
         self.number = {(unit.start, unit.stop): i for i, unit in enumerate(self.units)}
 

@@ -16,7 +16,7 @@ from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription,
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
-from cotext.search.length_penalty import length_divisor
+from cotext.search.beam_search import length_divisor
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
 

@@ -16,9 +16,7 @@ from torch.nn.functional import cross_entropy
 from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
 from cotext.losses.cross_entropy import output_loss
-from cotext.losses.ctc import ctc_scores, fits
-from cotext.losses.ctc_prefix import beginnings
-from cotext.losses.ctc_targets import units
+from cotext.losses.ctc import beginnings, ctc_scores, fits, units
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
 from cotext.models.precision import output_logits
 

@@ -64,17 +64,21 @@ class Systems:
             raise RequestError(404, f"unknown system; known are {', '.join(self._by_name)}")
         return self._by_name[name]
 
-    def choose(self, source: str | None, target: str | None) -> System:
-        """The first system of a language pair, by codes such as `en`; None: any.
+    def translating(self, source: str | None, target: str | None, name: str | None = None) -> list[System]:
+        """The systems of a language pair, by codes such as `en`; None: any. `name`: that one alone.
 
         Raises:
-            RequestError: 400, none translates so.
+            RequestError: 400, none translates so; 404, there is none of the name.
         """
-        for system in self:
-            if source in (None, system.languages.source) and target in (None, system.languages.target):
-                return system
-        pairs = ", ".join(dict.fromkeys(str(system.languages) for system in self))
-        raise RequestError(400, f"no system translates these languages; there are {pairs}")
+        candidates = list(self) if name is None else [self.named(name)]
+        pairs = ", ".join(dict.fromkeys(str(each.languages) for each in candidates))
+        for side, code in (("target", target), ("source", source)):
+            candidates = [each for each in candidates if code in (None, getattr(each.languages, side))]
+            if not candidates:
+                raise RequestError(
+                    400, f"the {side} language {shown(code)} is not supported; there are {pairs}"
+                )
+        return candidates
 
 
 def open_systems(

@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from cotext.config.recipe import Config
+from cotext.config.training import TrainConfig
+from cotext.data.batch import SpecialSymbols
+from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, TRAIN, digest_file, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, digest_file, read_report, store_exists
+from cotext.data.sampling import Arrangement, Sampler
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
+from cotext.data.views import Mixture, View
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -176,3 +182,56 @@ def _noted_folder(run: Path) -> Path:
             f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
         )
     return folder
+
+
+# --- The corpus of a training run: prepared data as one configuration cuts and samples it.
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Training and development data of a run, with the views that cut them."""
+
+    train: TokenStore
+    dev: TokenStore
+    view: View  # of validation and translation
+    mixture: Mixture  # of training
+    symbols: SpecialSymbols
+    unknown: int  # what hidden words become
+    max_row_tokens: int
+    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer and languages
+
+    def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
+        """The training batches of one process out of `shards`, each of at most `max_tokens`."""
+        return Sampler(
+            self.train,
+            self.mixture,
+            self.symbols,
+            max_tokens=max_tokens,
+            max_row_tokens=self.max_row_tokens,
+            pool_tokens=train.pool_tokens,
+            seed=train.seed,
+            shard=shard,
+            shards=shards,
+            arrangement=Arrangement(train.order, train.context),
+        )
+
+
+def corpus_of(config: Config, data: PreparedData) -> Corpus:
+    """The corpus of a configuration, from prepared data.
+
+    Raises:
+        CotextError: a file is not what the report of the prepared folder says.
+    """
+    checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
+    if languages := chosen_languages(data.tokenizer):
+        checksums["choice of languages"] = languages
+    return Corpus(
+        train=data.train,
+        dev=data.dev,
+        view=build_view(config.view),
+        mixture=build_mixture(config.view),
+        symbols=special_symbols(data.tokenizer, config.view),
+        unknown=data.tokenizer.unk,
+        max_row_tokens=config.view.max_tokens,
+        checksums=checksums,
+    )

@@ -254,7 +254,7 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
     """Refuse lists of sentences where search does not look for one sentence after the other.
 
     Raises:
-        CotextError: free search, or a non-autoregressive model without a path for every sentence.
+        CotextError: free search, or a non-autoregressive model.
     """
     if decode.nbest == 1:
         return
@@ -263,10 +263,10 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
             f"decode.nbest = {decode.nbest}: lists are of the sentences that are asked for one by one, and "
             "free search asks for none; choose decode.align = constrained"
         )
-    if kind.path not in (None, "sentences"):
+    if kind.path is not None:
         raise CotextError(
-            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} has one output for a whole row, "
-            "and no beam over those of a sentence; leave it out"
+            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
+            "beam; leave it out"
         )
 
 

@@ -31,8 +31,7 @@ from cotext.search.lexical import SentenceAutomaton, Written
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
 from cotext.translation.alignment import Attended, attention_of
-from cotext.translation.document_state import OpenDocument, SentenceHypothesis
-from cotext.translation.found_sentences import found_sentences
+from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences
 from cotext.translation.scorer import DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 

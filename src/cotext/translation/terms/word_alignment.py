@@ -56,7 +56,7 @@ class Unit:
     punctuation: bool = False
 
 
-def units(text: str, cuts: Iterable[int] = (), whole: Sequence[Span] = ()) -> list[Unit]:
+def word_units(text: str, cuts: Iterable[int] = (), whole: Sequence[Span] = ()) -> list[Unit]:
     """The units of a text, in order; what lies between them is white space.
 
     `cuts`: places at which a unit ends, whatever it is; `whole`: spans that are a unit each.
@@ -113,7 +113,7 @@ def _is_punctuation(character: str) -> bool:
 
 def proportional(source: str, target: str) -> SentenceAlignment:
     """The alignment of who knows no languages: what stands as far from the start stands for the same."""
-    of_S, of_T = (tuple((unit.start, unit.stop) for unit in units(text)) for text in (source, target))
+    of_S, of_T = (tuple((unit.start, unit.stop) for unit in word_units(text)) for text in (source, target))
     shares_S, shares_T = (
         edges / max(float(edges.max()), 1.0) if len(edges) else edges
         for edges in (_edges(source, of_S), _edges(target, of_T))
@@ -149,7 +149,7 @@ def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span)
     A word each, but for the first: with its neighbours that are aligned most with the span as well, half as
     much as it or more. Shares are of the weights that the span has over all words, and sum to one.
     """
-    of_S, of_T = units(texts[0], whole=[span]), units(texts[1])
+    of_S, of_T = word_units(texts[0], whole=[span]), word_units(texts[1])
     words = [unit for unit in of_T if not unit.punctuation]
     if not words:
         return []

@@ -15,7 +15,6 @@ from cotext.evaluation.studies.context.context_corpus import (
 )
 from cotext.evaluation.studies.context.context_use import Pool, SentenceUse, groups_of, measure_group
 from cotext.evaluation.studies.corpus_texts import corpus_checksums, corpus_files, corpus_texts
-from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
@@ -59,7 +58,7 @@ class CorpusUseJob(Job[None]):
             "asked": {**asdict(asked), "conditions": asked.wanted},
             **systems_of(opened),
         }
-        files = [str(absolute(path)) for path in corpus_files(source, target)]
+        files = [str(path.absolute()) for path in corpus_files(source, target)]
         self.facts = {"files": files, "signature": asked.signature(opened)}
 
     def work(

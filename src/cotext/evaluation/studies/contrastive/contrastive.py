@@ -33,12 +33,15 @@ from cotext.evaluation.studies.contrastive.contrastive_rows import (
     ContextWindow,
 )
 from cotext.evaluation.studies.contrastive.evidence import Evidence, groups_of, weigh
+from cotext.language_models.client import Client
+from cotext.language_models.signature import translation_signature
+from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_entries
+from cotext.translation.signature import scoring_entries, signature_entries
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts that candidates may be scored in, and what the excerpt of a sentence becomes there.
@@ -287,6 +290,30 @@ def write_suite_forms(
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
     return generative_accuracy(suite, written(translator, suite.examples, on_sentences), recipe)
+
+
+def write_endpoint_forms(
+    client: Client,
+    suite: ContrastiveSuite,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> GenerativeReport:
+    """As `write_suite_forms`, by a language model behind an API.
+
+    The signature counts what was left untranslated, which stands there in the source language.
+
+    Raises:
+        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates differ in no word.
+    """
+    sources = list(dict.fromkeys(example.source for example in suite.examples))
+    on_start(sum(map(len, sources)))
+    translator = EndpointTranslator(client)
+    documents = [Document(str(number), source) for number, source in enumerate(sources)]
+    found = dict(zip(sources, translator.translate(documents, on_sentences), strict=True))
+    recipe = signature_entries(translation_signature(client, translator.prompt))
+    del recipe["version"]
+    recipe["untranslated"] = str(sum(len(each.untranslated) for each in found.values()))
+    return generative_accuracy(suite, [found[e.source].document for e in suite.examples], recipe)
 
 
 def written(

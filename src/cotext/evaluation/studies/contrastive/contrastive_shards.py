@@ -7,7 +7,6 @@ from typing import Any
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.data.formats.streams import is_regular
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import CandidateScores, ContrastiveReport
 from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
@@ -21,7 +20,6 @@ from cotext.evaluation.studies.contrastive.contrastive import (
     written,
 )
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
-from cotext.runtime.addresses import absolute
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
@@ -69,7 +67,7 @@ class SuitesJob(Job[None]):
             **systems_of(opened),
         }
         self.facts = {
-            "suites": [str(absolute(path)) for path, _ in suites],
+            "suites": [str(path.absolute()) for path, _ in suites],
             "named": [str(path) for path, _ in suites],
             "recipe": suite_recipe(opened),
             "written": translation_entries(opened) if generate else None,
@@ -106,7 +104,7 @@ class JoinedSuites:
         self.suites: list[tuple[Path, ContrastiveSuite]] = []
         for name, stands_at, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
             path = Path(stands_at)
-            if not is_regular(path) or checksum(path) != digest:
+            if not path.is_file() or checksum(path) != digest:
                 raise CotextError(f"{path}: is not the suite that the shards have scored; put it back")
             self.suites.append((Path(name), read_suite(path)))
 
