@@ -33,8 +33,8 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "For anyone who trains a system or changes a setting: the shipped recipes, the model sizes, and every",
-        "configuration key with its default.",
+        "For anyone who trains a system or changes a setting: the shipped recipes, the model sizes, and",
+        "every configuration key with its default.",
         "",
         "A recipe is a YAML file that sets what is trained and how it translates. `cotext train` accepts the",
         "name of a shipped recipe or the path of your own. `--size` selects one of the sizes below, and",
@@ -66,8 +66,8 @@ def page() -> str:
         "",
         f"Different depths of encoder and decoder keep their proportion ({proportions}):",
         "10 + 2 layers become 7 + 1 at small and 5 + 1 at tiny. Top layers (`model.attention.top.layers`)",
-        "keep their number up to half of the shorter stack. Learning rates of recipes that start from another",
-        "run are lower by the same factor at all sizes.",
+        "keep their number up to half of the shorter stack. Learning rates of recipes that start from",
+        "another run are lower by the same factor at all sizes.",
     ]
     lines += [
         "",

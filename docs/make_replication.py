@@ -1,6 +1,6 @@
 """Writes docs/replication.md: the papers' tables and figures, and the settings that papers leave open.
 
-The sources of all other settings are comments in the recipes. The rest of the page is in docs/replication.yaml.
+The sources of all other settings are comments in the recipes. The rest is in docs/replication.yaml.
 """
 
 import re
@@ -48,8 +48,8 @@ TOP = """# Replication
 For researchers who replicate one of the papers: which recipe reproduces each table and figure, which settings
 the papers leave open, how Cotext differs, and what cannot be known.
 
-Measured so far: [results](results.md). `make docs` writes this page from the recipes and `replication.yaml`. In a
-recipe, a comment next to every value names its source.
+Measured so far: [results](results.md). `make docs` writes this page from the recipes and `replication.yaml`.
+In a recipe, a comment next to every value names its source.
 
 RECIPE is trained and measured like this; a second stage needs `--init START`. `cotext compare` shows several
 runs next to the values of the papers.

@@ -328,7 +328,9 @@ def test_files_that_pages_name_exist() -> None:
 
 def test_the_site_has_every_page() -> None:
     top = ROOT.parents[1]
-    listed = re.findall(r"^ +- ([\w/-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^ +- ([\w/-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     docs = top / "docs"
     assert sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md")) == sorted(listed)
 
