@@ -19,7 +19,7 @@ from cotext.config.recipe import Config, load_config, recipe_names
 PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
 SECTIONS = ("view", "model", "loss", "train", "decode")
-NOT_TOLD = "not told"
+NOT_TOLD = "not stated"
 # What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
 ASKED = (
     "view.max_tokens",
@@ -193,7 +193,7 @@ def some_of(names: Sequence[str], of: Sequence[str]) -> str:
 
 
 def told_by(source: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Rows: where, settings, recipes; what is ours and what is not told come last."""
+    """Rows: where, settings, recipes; ours and what is not stated come last."""
     recipes = chosen(source)
     names: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
@@ -258,7 +258,7 @@ def page() -> str:
         ]
         lines += table(("in the paper", "what", "recipes", "measured by"), rows)
         if others := paper.get("others"):
-            lines += ["Rows without a recipe of their own:", ""]
+            lines += ["Rows without a recipe:", ""]
             lines += table(
                 ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
             )
