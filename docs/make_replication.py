@@ -39,7 +39,7 @@ BULLET = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, 
 OF_SEARCH = ("decode.length_penalty", "decode.length_penalty_form", "decode.max_ratio", "decode.max_extra")
 # What `protocols` in replication.yaml says of the recipes of a paper, by key: its title, and how to read it.
 HELD: dict[str, tuple[str, Callable[[Config], Any]]] = {
-    "tokens": ("tokens an update", lambda config: config.train.batch_tokens * config.train.accumulate),
+    "tokens": ("tokens an update", lambda config: config.train.max_tokens * config.train.accumulate),
     "best_by": ("best checkpoint by", lambda config: config.train.best_by),
     "penalty": ("length penalty", lambda config: config.decode.length_penalty_form),
 }
