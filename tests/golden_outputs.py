@@ -30,7 +30,6 @@ from cotext.training.prepared_data import open_data
 GOLDEN = Path(__file__).with_suffix(".json")
 ANY = "~"  # a value that differs from run to run
 TOLERANCE = 1e-3
-LEARNED = ("probe",)  # figures of classifiers that are trained anew: another rounding can change a decision
 MACHINE = re.compile(
     r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most"
     r"|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
@@ -90,8 +89,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cxmi": ("cxmi", "doc", *BOTH, "--json", "--out", "cxmi.json"),
     "context": ("context", "doc", "test.en", "--out", "context.html", "--json"),
     "attention": ("attention", "doc", "test.en", "--out", "maps", "--json"),
-    "windows": ("windows", "doc", *BOTH, "--out", "windows", "--before", "0", "--before", "1", "--json"),
-    "probe": ("probe", "doc", "--data", "data", "--out", "probed", "--tokens", "300", "--json"),
     "speed": ("speed", "sent", "doc", "--document", "test.en", "--rounds", "1", "--json"),
     "compare": ("compare", "sent", "doc", "--source", "test.en", "--reference", "test.de",
                 "--suite", "suite.json", "--out", "compare.html", "--csv", "compare.csv", "--samples", "100",
@@ -177,7 +174,7 @@ def outputs(folder: Path) -> dict[str, Any]:
         parser.feed((folder / name).read_text(encoding="utf-8"))
         found[name] = parser.lines
     found |= {name: (folder / name).read_text(encoding="utf-8").splitlines() for name in WRITTEN}
-    return {name: _anywhere(output, name in LEARNED) for name, output in found.items()}
+    return {name: _anywhere(output) for name, output in found.items()}
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -189,15 +186,13 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     return {"code": outcome.code, "out": out, "messages": messages}
 
 
-def _anywhere(output: Any, learned: bool) -> Any:
-    """An output without versions and names of machines, and without learned figures."""
+def _anywhere(output: Any) -> Any:
+    """An output without versions and names of machines."""
     if isinstance(output, dict):
-        return {key: _anywhere(value, learned) for key, value in output.items()}
+        return {key: _anywhere(value) for key, value in output.items()}
     if isinstance(output, list):
-        return [_anywhere(value, learned) for value in output]
-    if isinstance(output, str):
-        return MACHINE.sub("N", output)
-    return ANY if learned and isinstance(output, float) else output
+        return [_anywhere(value) for value in output]
+    return MACHINE.sub("N", output) if isinstance(output, str) else output
 
 
 def merged(first: Any, second: Any) -> Any:

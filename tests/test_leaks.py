@@ -40,9 +40,8 @@ from cotext.models.build import SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
-from cotext.translation.document_state import OpenDocument, SentenceHypothesis
+from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
 from cotext.translation.translator import DocumentTranslator
-from cotext.translation.window_groups import source_of
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 WORDS = 20  # ids from here on are names

@@ -5,15 +5,35 @@ python -m benchmarks.experiments.cross_attention RUN DATA OUT.json
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Batch
 from cotext.data.build import build_view, special_symbols
 from cotext.data.sampling import ordered_batches
-from cotext.evaluation.studies.attention.sentence_maps import attention_spread
+from cotext.evaluation.studies.attention.sentence_maps import Spread, calls
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.models.checkpoint import load_run
+from cotext.models.interface import TranslationModel
 from cotext.training.prepared_data import open_data
 
 MAX_TOKENS = 2100  # of a batch
+
+
+def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[str, Spread]:
+    """The spread of every attention of a model in eval mode over some batches, by the name of its module."""
+    found: dict[str, Spread] = {}
+
+    def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
+        found.setdefault(calling[-1], Spread()).add(weights_BHTS, real_BT)
+
+    with torch.inference_mode(), calls(model) as calling, watch_weights(watcher):
+        for batch in batches:
+            model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    return found
 
 
 def main() -> None:

@@ -30,7 +30,6 @@ ON_DEVICE = (
     "translate",
     "score",
     "contrastive",
-    "probe",
     "attention",
     "context",
     "cxmi",

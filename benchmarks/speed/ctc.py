@@ -24,8 +24,7 @@ from torch import Tensor
 from torch.nn.functional import ctc_loss
 
 from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
-from cotext.losses.ctc import Lattices, Units, ctc_nll
-from cotext.losses.ctc_path import best_alignment
+from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_nll
 from cotext.runtime.timing import Times, Way, in_turn, spread
 
 VOCABULARY, DIMENSION, BLANK = 32_000, 512, 0

@@ -93,7 +93,6 @@ SYSTEMS = (
     System("CASA int8, unscored", "casa/casa", int8=True, scored=False),
     System("CASA int8, shortlist", "casa/casa", int8=True, shortlist=True),
     System("CASA int8, shortlist, unscored", "casa/casa", int8=True, shortlist=True, scored=False),
-    System("CASA, beam 5", "casa/casa", 5),
     System("CASA-Latent", "casa/latent"),
 )
 

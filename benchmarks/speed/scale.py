@@ -2,7 +2,7 @@
 
 Ray, where it is installed: seconds by the wall until the cluster of this machine stands, for a number of
 documents and for twice as many, whose difference is without the start of workers. Reading: sentences a second
-of processor time in several formats, Parquet also at an address. The load of the machine is printed first:
+of processor time in several formats. The load of the machine is printed first:
 other work disturbs the wall's clock.
 """
 
@@ -10,8 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import fsspec
 
 from benchmarks.speed.data import generated
 from benchmarks.speed.harness import apply, parser, table
@@ -30,18 +28,14 @@ def read_times(folder: Path, rounds: int) -> None:
     paths = {name: folder / f"corpus.{name}" for name in ("jsonl", "jsonl.gz", "tsv", "parquet")}
     for name, path in paths.items():
         write_parallel(path, None, pairs, name.partition(".")[0])
-    with fsspec.open("memory://bench/corpus.parquet", "wb") as file:
-        file.write(paths["parquet"].read_bytes())
     sizes = {name: path.stat().st_size for name, path in paths.items()}
-    paths["parquet at an address"] = Path("memory://bench/corpus.parquet")
 
     def reading(path: Path) -> Callable[[], float]:
         return lambda: float(sum(map(len, read_parallel(path, None))))
 
     times = in_turn({name: reading(path) for name, path in paths.items()}, rounds)
     rows = [
-        (name, f"{sizes.get(name, sizes['parquet']) / 2**20:.1f}", rate, ratio)
-        for name, rate, ratio in times.speed_rows("{:,.0f}")
+        (name, f"{sizes[name] / 2**20:.1f}", rate, ratio) for name, rate, ratio in times.speed_rows("{:,.0f}")
     ]
     table(("format", "MiB", "sentence pairs a second", "to jsonl"), rows)
 

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import fsspec
 import pytest
 from command_line import World, cotext, listing, succeed
 
@@ -78,56 +77,6 @@ def test_shards_joined_are_what_one_process_writes(
     assert out.read_bytes() == one.read_bytes()
     assert joined.out == whole.out.replace(str(one), str(out))
     assert not folder_of(out).exists()
-
-
-@pytest.mark.parametrize("name", ["translate", "score", "contrastive", "cxmi"])
-def test_inputs_at_addresses(world: World, tmp_path: Path, name: str) -> None:
-    one, out = tmp_path / "one", tmp_path / "out"
-    system = fsspec.filesystem("memory")
-    for file in ("train.en", "train.de", "test.en", "test.de", "suite.json"):
-        system.put(str(world.folder / file), f"/shards/{file}")
-    try:
-        for target, more in ((one, []), (out, ["--shard", "1/1"])):
-            arguments = [word.replace("WORLD/run", str(world.run)) for word in COMMANDS[name].split()]
-            arguments = [word.replace("WORLD", "memory://shards") for word in arguments]
-            succeed(*[word.replace("OUT", str(target)) for word in arguments], *more)
-        succeed("join", out)
-    finally:
-        system.rm("/shards", recursive=True)
-    assert out.read_bytes() == one.read_bytes()
-
-
-def test_only_corpora_are_read_at_addresses(world: World, tmp_path: Path) -> None:
-    system = fsspec.filesystem("memory")
-    system.pipe("/pages/page.md", b"# The cat\n\nThe cat sees a dog.\n")
-    refused = cotext("translate", world.run, "memory://pages/page.md", "--out", tmp_path / "out.md")
-    system.rm("/pages", recursive=True)
-    assert (refused.code, "memory:///pages/page.md: only corpora are read at" in refused.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "shard"),
-    [
-        *((name, "") for name in ("translate", "into a folder", "distill", "prepare", "train")),
-        *((name, "1/1") for name in ("translate", "score", "cxmi", "distill")),
-    ],
-)
-def test_no_output_is_at_an_address(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shard: str
-) -> None:
-    """Where nothing is written, and a folder of that name would look as if it were."""
-    monkeypatch.chdir(tmp_path)
-    others = {
-        "into a folder": "translate WORLD/run WORLD/test.en --out-dir OUT",
-        "distill": "distill WORLD/run --data WORLD/data --out OUT",
-        "prepare": "prepare-controlled 20 --out OUT",
-        "train": "train focused-concatenation/s2to2 --data WORLD/data --out OUT",
-    }
-    words = {**COMMANDS, **others}[name].replace("WORLD", str(world.folder)).split()
-    words = [word.replace("OUT", "memory://bucket/out") for word in words]
-    refused = cotext(*words, *(["--shard", shard] if shard else []))
-    assert (refused.code, "only what is read may be at an address" in refused.err) == (2, True), refused.err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_scores_for_programs(world: World, tmp_path: Path) -> None:

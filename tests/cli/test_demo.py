@@ -15,8 +15,8 @@ from command_line import succeed
 
 from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
+from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
-from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs

@@ -37,8 +37,6 @@ READING = [
     "compare {world}/run --suite {odd} --out {out}/c",
     "compare {world}/run --data {odd} --out {out}/c",
     "compare {world}/run --source {odd} --reference {world}/test.de --out {out}/c",
-    "probe {odd} --out {out}/p",
-    "probe {world}/run --data {odd} --out {out}/p",
     "attention {world}/run {odd} --out {out}/a",
     "attention {world}/run {world}/test.en --target {odd} --out {out}/a",
     "context {world}/run {odd} --out {out}/c.html",
@@ -98,8 +96,6 @@ ODD_VALUES = [
     ("evaluate {scored} --report {}", [LONG]),
     ("evaluate {scored} --comet x --comet-python /bin/true --comet-context {}", ["-1", NINES]),
     ("compare {world}/run --suite {world}/suite.json --out {out}/c --samples {}", ["-1", "99999999999"]),
-    ("probe {world}/run --out {out}/p --tokens {}", ["-1", NINES]),
-    ("probe {world}/run --out {out}/p --task {}", [LONG]),
     ("attention {world}/run {world}/test.en --out {out}/a --document {}", [LONG, NINES]),
     ("cxmi {world}/run --source {world}/test.en --target {world}/test.de --context {}", [LONG]),
     ("{}", [LONG, f"--{LONG}", "\ud800"]),
@@ -192,21 +188,6 @@ def test_a_training_on_damaged_data_leaves_no_run_folder(world: World, tmp_path:
     (data / part).write_bytes((data / part).read_bytes()[:40])
     given = ["train", "focused-concatenation/s2to2", *TINY, "--data", data, "--out", out / "r"]
     assert_refused(cotext(*given), part, out)
-
-
-def test_a_refused_probe_leaves_no_folder_and_keeps_one_with_results(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise CotextError("states that are not finite numbers")
-
-    monkeypatch.setattr("cotext.evaluation.studies.probing.report.probe_run", refused)
-    command = ["probe", world.run, "--out"]
-    assert_refused(cotext(*command, tmp_path / "p"), "tokens", tmp_path)
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "probing.json").write_text("{}")
-    assert cotext(*command, tmp_path / "kept").code == 2
-    assert (tmp_path / "kept" / "probing.json").is_file()
 
 
 def data_and_out(world: World, out: Path) -> list[str | Path]:

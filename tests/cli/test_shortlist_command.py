@@ -12,8 +12,7 @@ from cotext import load
 from cotext.cli.main import app
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
-from cotext.interchange.hub import export_hub
-from cotext.interchange.int8 import export_int8
+from cotext.interchange.hub import export_hub, export_int8
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.translate_file import systems_of

@@ -41,10 +41,6 @@ COMMANDS: dict[str, tuple[Callable[[World, Path], list[str | Path]], tuple[str, 
         lambda w, out: ["attention", w.run, *pair(w, out), "--document", "d1", "--out", out / "a.html"],
         BOTH,
     ),
-    "windows": (
-        lambda w, out: ["windows", w.run, *texts(w), "--before", "0", "--before", "1", "--out", out / "w"],
-        BOTH,
-    ),
     "speed": (lambda w, out: ["speed", w.run, "--document", w.folder / "test.en", "--rounds", "1"], BOTH),
     "distill": (
         lambda w, out: ["distill", w.run, "--data", w.folder / "data", "--out", out / "kd"],

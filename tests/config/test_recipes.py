@@ -18,7 +18,7 @@ from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
 from cotext.training.prepared_data import open_data
-from cotext.training.resolve import REQUIRED, settle
+from cotext.training.start_settings import REQUIRED, settle
 
 VERY_SMALL = [
     "model.dimension=16",

@@ -23,7 +23,7 @@ from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
-from cotext.training.resolve import resolve
+from cotext.training.start_settings import resolve
 
 EN_DE = Languages("en", "de")
 

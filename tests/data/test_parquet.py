@@ -1,13 +1,8 @@
 """Corpora in Parquet, and corpora at addresses."""
 
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,12 +17,7 @@ from cotext.data.formats import (
     write_parallel,
     write_translations,
 )
-from cotext.data.formats.streams import opened
-from cotext.data.prepare import prepare
-from cotext.data.requests import PreparationRequest
-from cotext.runtime.addresses import address_of
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
 
 PAIRS = [*toy_documents(30, 3), ParallelDocument("empty ones", ("", "a  "), ("x", ""))]
 
@@ -126,132 +116,3 @@ def test_memory_holds_a_piece_of_the_file(tmp_path: Path) -> None:
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert read == rows
     assert peak < texts.nbytes / 2
-
-
-# ------------------------------------------------------------------------------------------ addresses
-
-
-@pytest.mark.parametrize(
-    ("path", "address"),
-    [
-        ("s3://bucket/a/b.parquet", "s3://bucket/a/b.parquet"),
-        ("https://example.org:8000/x?y=1", "https://example.org:8000/x?y=1"),
-        ("memory://x/y.en", "memory:///x/y.en"),
-        ("file:///tmp/x", "file:///tmp/x"),
-        ("data/train.en", None),
-        ("c:/train.en", None),
-        ("note:/train.en", None),
-        ("/tmp/s3:/x", None),
-    ],
-)
-def test_addresses_among_paths(path: str, address: str | None) -> None:
-    assert address_of(Path(path)) == address
-
-
-@pytest.fixture
-def store() -> Iterator[str]:
-    """A folder of fsspec's in memory."""
-    fsspec.filesystem("memory").makedirs("/corpora", exist_ok=True)
-    yield "memory://corpora"
-    fsspec.filesystem("memory").rm("/corpora", recursive=True)
-
-
-def put(store: str, name: str, content: bytes) -> Path:
-    with fsspec.open(f"{store}/{name}", "wb") as file:
-        file.write(content)
-    return Path(f"{store}/{name}")
-
-
-def test_every_format_is_read_at_an_address(store: str, tmp_path: Path) -> None:
-    documents = [Document(d.id, d.source) for d in PAIRS[:-1]]
-    for name in ("x.parquet", "x.jsonl", "x.jsonl.gz", "x.jsonl.xz", "x.en"):
-        kind = {".parquet": "parquet", ".en": "docids"}.get(Path(name).suffix, "jsonl")
-        write_documents(tmp_path / name, documents, kind)
-        path = put(store, name, (tmp_path / name).read_bytes())
-        if kind == "docids":
-            put(store, "x.docids", (tmp_path / "x.docids").read_bytes())
-        assert detect_format(path) == kind
-        assert list(read_documents(path)) == documents
-        assert checksum(path) == checksum(tmp_path / name)
-
-
-def test_a_corpus_at_an_address_is_prepared(store: str, tmp_path: Path) -> None:
-    write_parallel(tmp_path / "train.parquet", None, PAIRS[:-1], "parquet")
-    path = put(store, "train.parquet", (tmp_path / "train.parquet").read_bytes())
-    for source, out in ((path, "far"), (tmp_path / "train.parquet", "near")):
-        prepare(
-            PreparationRequest(source=source, dev_source=source, out=tmp_path / out, vocabulary=48, workers=1)
-        )
-    for name in ("train.arrow", "dev.jsonl"):
-        assert checksum(tmp_path / "far" / name) == checksum(tmp_path / "near" / name)
-
-
-def test_what_is_not_at_an_address(store: str) -> None:
-    with pytest.raises(CotextError, match=r"memory:///corpora/none\.en: no such file"):
-        read_documents(Path(f"{store}/none.en"))
-    with pytest.raises(CotextError, match=r"s3://bucket/x: cannot be read without another package"):
-        read_documents(Path("s3://bucket/x"))
-
-
-class _Lost:
-    """A stream that breaks off."""
-
-    closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        raise TimeoutError("timed out")
-
-    readline = readinto = read
-
-    def __enter__(self) -> "_Lost":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-def test_an_address_that_falls_silent(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put(store, "x.en", b"one\n")
-    monkeypatch.setattr(type(fsspec.filesystem("memory")), "open", lambda self, path, mode: _Lost())
-    with pytest.raises(CotextError, match=r"memory:///corpora/x\.en: cannot be read: timed out"):
-        list(read_documents(path, "text"))
-
-
-class _Pieces(SimpleHTTPRequestHandler):
-    """Answers requests for a range of bytes, and counts bytes."""
-
-    sent = 0
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        content = Path(self.translate_path(self.path)).read_bytes()
-        asked = self.headers.get("Range", "")
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        part = content[int(first) : int(last) + 1] if asked else content
-        self.send_response(206 if asked else 200)
-        self.send_header("Content-Length", str(len(part)))
-        if asked:
-            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}")
-        self.end_headers()
-        self.wfile.write(part)
-        type(self).sent += len(part)
-
-
-@pytest.mark.outside
-def test_of_a_table_on_a_server_only_the_columns_that_are_needed_are_fetched(tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp")
-    filling = [f"{7919**20 * n % 10**200:0200}" for n in range(60_000)]
-    ids = [str(n) for n in range(60_000)]
-    pq.write_table(pa.table({"id": ids, "source": ids, "other": filling}), tmp_path / "x.parquet")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Pieces, directory=str(tmp_path)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        path = Path(f"http://127.0.0.1:{server.server_port}/x.parquet")
-        assert sum(1 for _ in read_documents(path, "parquet")) == 60_000
-        with opened(path) as stream:
-            assert stream.read(4) == b"PAR1"
-    finally:
-        server.shutdown()
-    assert _Pieces.sent < (tmp_path / "x.parquet").stat().st_size

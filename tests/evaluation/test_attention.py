@@ -9,6 +9,7 @@ import torch
 from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
+from benchmarks.experiments.cross_attention import attention_spread
 from cotext.config.recipe import load_config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
@@ -18,7 +19,6 @@ from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import (
     AtDistance,
     GateOpenness,
-    attention_spread,
     average_by_kind,
     sentence_maps,
 )

@@ -64,7 +64,6 @@ def beside(
             s.name: Decisions(s.name, "", {e.id: int(e.id) % 2 == 0 for e in s.examples}) for s in suites
         },
         use=None,
-        attention=None,
     )
     found = compare_with_papers(
         [MeasuredSystem("run", run.path, (run,))], [scores], EvaluatedOn(*size, {s.name: s for s in suites})

@@ -19,7 +19,6 @@ from cotext.evaluation.metrics.comet import (
     find_python,
     looks_like_path,
     measure_comet,
-    slide_windows,
 )
 from cotext.evaluation.metrics.comet_runner import Texts, blocks, build_windows
 from cotext.runtime.errors import CotextError
@@ -262,68 +261,6 @@ def test_a_unified_model_reads_all_sides_as_one(python: Path, tmp_path: Path) ->
         measure_comet(Comet(str(model), python, 2), {"": OURS}, SOURCE, [REFERENCE])
 
 
-# SLIDE
-
-
-@pytest.mark.parametrize(
-    ("sentences", "window", "stride", "expected"),
-    [
-        (7, 3, 1, ["012", "123", "234", "345", "456"]),
-        (7, 3, 2, ["012", "234", "456"]),
-        (8, 3, 2, ["012", "234", "456", "67"]),
-        (7, 3, 3, ["012", "345", "6"]),
-        (3, 3, 1, ["012"]),
-        (2, 3, 2, ["01"]),
-        (2, 1, 1, ["0", "1"]),
-        (0, 3, 1, []),
-    ],
-)
-def test_windows_slide_over_a_document(sentences: int, window: int, stride: int, expected: list[str]) -> None:
-    [found] = slide_windows([Document("x", tuple(map(str, range(sentences))))], window, stride)
-    assert [each.replace(" ", "") for each in found.sentences] == expected
-
-
-def test_slide_is_the_mean_over_windows(python: Path, tmp_path: Path) -> None:
-    model = checkpoint(tmp_path / "qe", class_identifier="referenceless_regression_metric")
-    ours = [Document("one", ("a x", "c", "y e f")), Document("two", ("g", ""))]
-    found = measure_comet(
-        Comet(str(model), python, 1, slide_sentences=2), {"a": ours, "b": SOURCE}, SOURCE, [REFERENCE]
-    )
-    plain, context, slide = found["a"]
-    # Of each window the share of words that the source has, window by window: "a x c", "c y e f"; "g ".
-    assert slide.statistics.counts[:, 0] == pytest.approx([2 / 3, 3 / 4, 1])
-    assert slide.score.value == pytest.approx(100 * (2 / 3 + 3 / 4 + 1) / 3)
-    assert list(slide.statistics.document) == [0, 0, 1]
-    assert slide.score.signature.startswith("protocol:slide|unit:window-2+1|model:qe|")
-    assert "|refs:none|context:0|max-tokens:20|cut:0|" in slide.score.signature
-    # What is read beside it stays what it is.
-    alone = measure_comet(Comet(str(model), python, 1), {"a": ours}, SOURCE, [REFERENCE])["a"]
-    assert [each.score for each in (plain, context)] == [each.score for each in alone]
-    assert [each.score.value for each in found["b"]] == pytest.approx([100, 100, 100])
-
-
-def test_windows_that_are_cut_are_counted(python: Path, tmp_path: Path) -> None:
-    model = checkpoint(tmp_path / "qe", class_identifier="referenceless_regression_metric")
-    long = [Document("one", ("a " * 10, "b " * 9, "c " * 8))]  # of 20 tokens two are the frame
-    [_, slide] = measure_comet(Comet(str(model), python, 0, 2), {"": long}, long, [long])[""]
-    assert slide.score.components["cut_sentences"] == 1
-    assert "|cut:1|" in slide.score.signature
-
-
-def test_slide_needs_a_model_without_reference(python: Path, tmp_path: Path) -> None:
-    comet = Comet(str(checkpoint(tmp_path / "tiny")), python, slide_sentences=2)
-    with pytest.raises(
-        CotextError, match="this model reads the reference, and SLIDE is a metric without one"
-    ):
-        measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE])
-
-
-@pytest.mark.parametrize(("window", "stride"), [(-1, 1), (2, 0), (2, 3)])
-def test_windows_that_leave_sentences_out(tmp_path: Path, window: int, stride: int) -> None:
-    with pytest.raises(CotextError, match="SLIDE with"):
-        Comet("a/b", tmp_path, 0, window, stride)
-
-
 def one(text: str) -> Document:
     return Document("one", (text.strip(),))
 
@@ -475,9 +412,6 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
         ("--comet a --comet-python {python}", "COMET reads the source too"),
         ("--comet-context 2", "--comet-context needs --comet"),
         ("--comet-python x", "--comet-python needs"),
-        ("--comet-slide 2", "--comet-slide needs --comet"),
-        ("--comet-stride 2", "--comet-stride needs --comet-slide"),
-        ("--comet a --comet-python {python} --comet-slide 0", "--comet-slide 0: give at least 1"),
         (
             "--comet {files}/no.ckpt --comet-python {python} --source {files}/source",
             "no.ckpt: no such COMET model",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from command_line import TINY, World, cotext, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
@@ -22,10 +23,9 @@ from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
-from cotext.evaluation.studies.compare.job import name_runs
+from cotext.evaluation.studies.compare.job import find_systems
 from cotext.evaluation.studies.compare.measured import (
     CorpusCxmi,
-    DocumentCxmi,
     EvaluationSet,
     MeasuredRun,
     context_gains,
@@ -101,7 +101,6 @@ def run(
         hypothesis=None,
         decisions={made.name: decisions},
         use=use,
-        attention=None,
     )
 
 
@@ -321,7 +320,7 @@ def test_two_that_see_the_same_are_compared_where_both_see() -> None:
 def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> CorpusCxmi:
     """What true and foreign context add to the documents of a test set, 10 tokens each."""
     kinds = (("true", true), ("random", foreign))
-    return CorpusCxmi("s", {kind: tuple(DocumentCxmi(nats, 10) for nats in values) for kind, values in kinds})
+    return CorpusCxmi("s", {kind: np.array([(nats, 10) for nats in values]) for kind, values in kinds})
 
 
 def test_use_of_context_by_hand() -> None:
@@ -511,10 +510,10 @@ def test_csv_and_latex(usual: RunComparison) -> None:
 
 
 def test_names_of_runs(tmp_path: Path) -> None:
-    assert name_runs([Path("x/a"), Path("x/b")]) == ["a", "b"]
-    assert name_runs([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
+    assert [each.title for each in find_systems([Path("x/a"), Path("x/b")])] == ["a", "b"]
+    assert [each.title for each in find_systems([Path("x/a"), Path("y/a")])] == ["x/a", "y/a"]
     with pytest.raises(CotextError, match="given twice"):
-        name_runs([Path("x/a"), Path("x/../x/a")])
+        find_systems([Path("x/a"), Path("x/../x/a")])
 
 
 def test_the_digest_of_a_test_set_is_of_its_content(tmp_path: Path) -> None:
@@ -591,7 +590,7 @@ def test_a_run_that_ended_as_its_start(world: World, runs: tuple[Path, Path], tm
     start = ["--init", runs[0], "--data", world.folder / "data", "--out", spoilt]
     succeed("train", "focused-concatenation/s2to2", *TINY, *settings, *start)
     files = ["--source", world.folder / "test.en", "--reference", world.folder / "test.de"]
-    out = ["--samples", "200", "--no-use", "--no-attention", "--out", tmp_path / "page.html"]
+    out = ["--samples", "200", "--no-use", "--out", tmp_path / "page.html"]
     shown = succeed("compare", runs[0], spoilt, *files, *out).out
     line = next(line for line in shown.splitlines() if line.lstrip().startswith("spoilt (not learned)"))
     own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
@@ -615,7 +614,7 @@ def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) ->
     wmt, page = tmp_path / "wmt.jsonl", tmp_path / "page.html"
     wmt.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     given = ["compare", runs[0], "--source", wmt, "--reference", wmt, "--out", page, "--samples", "100"]
-    shown = succeed(*given, "--no-attention", "--no-use").out
+    shown = succeed(*given, "--no-use").out
     assert "6 lines: 3 split into 6 sentences" in shown
     assert shown.endswith(f"{page}\n")
     split = list(read_parallel(tmp_path / "page.test.jsonl", None))
@@ -625,7 +624,7 @@ def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) ->
 def test_decisions_that_are_kept_are_those_of_contrastive(
     world: World, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"), "--no-attention")
+    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"))
     succeed("contrastive", runs[0], world.folder / "suite.json", "--out", tmp_path / "d.json")
     kept = [json.loads(p.read_text()) for p in (runs[0] / "compared").glob("*.json")]
     decided = json.loads((tmp_path / "d.json").read_text())
@@ -638,7 +637,7 @@ def test_windows_of_another_size_decide_suites_too(
     world: World, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     seeing = runs[1]
-    given = [*arguments_of(world, (seeing,), tmp_path / "page.html"), "--no-attention", "--no-use"]
+    given = [*arguments_of(world, (seeing,), tmp_path / "page.html"), "--no-use"]
     succeed(*given)
     before = set((seeing / "compared").glob("*.json"))
     succeed(*given, "--set", "before=0")

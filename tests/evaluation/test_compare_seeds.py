@@ -266,7 +266,7 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     assert "<h2>Seeds</h2>" in page
     assert page.count("one/seed-") == 2
     # A folder of seeds beside a single run; its own run beside it is refused.
-    succeed("compare", world.run, folders / "one", *options, "--no-attention")
+    succeed("compare", world.run, folders / "one", *options)
     outcome = cotext("compare", folders / "one", folders / "one" / "seed-2", *options)
     assert outcome.code == 2
     assert "given twice" in outcome.err

@@ -7,6 +7,7 @@ from tiny_runs import prepare_toy, run_config, write_run
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.compare.measured import MeasurementSettings, measure_run
+from cotext.runtime.progress import Meter
 
 
 def test_decisions_of_a_suite_are_kept_for_each_precision(tmp_path: Path) -> None:
@@ -19,8 +20,11 @@ def test_decisions_of_a_suite_are_kept_for_each_precision(tmp_path: Path) -> Non
     for count, precision in enumerate(("float32", "int8", "bfloat16"), start=1):
         decode = {"precision": precision}
         settings = MeasurementSettings(
-            None, {path: suite}, decode, "cpu", use=False, attention=False, controls=False
+            *(None, {path: suite}, decode, "cpu"),
+            use=False,
+            controls=False,
+            new_meter=lambda what: Meter(what, 0, None, shown=False),
         )
-        found = measure_run(run, "a", settings, lambda name, total: lambda done: None)
+        found = measure_run(run, "a", settings)
         assert list(found.decisions) == ["articles"]
         assert len(list((run / "compared").glob("*.json"))) == count

@@ -11,30 +11,25 @@ from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import Document
-from cotext.data.formats import read_documents
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies.speed import Way, _timed, is_plain
-from cotext.interchange.ctranslate2 import installed
+from cotext.evaluation.studies.speed import Way, _timed
 
 SMALL = [
     *("model.dimension=16", "model.feed_forward=32", "model.heads=2"),
     *("model.encoder_layers=2", "model.decoder_layers=2", "train.threads=1"),
     *("decode.max_ratio=1.0", "decode.max_extra=5"),
 ]
-LARGE = ["model.feed_forward=8192", "model.encoder_layers=1", "model.decoder_layers=1"]
 
 
 @pytest.fixture(scope="module")
 def runs(world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """CASA, a document system and two sentence systems, one of them large enough for int8; fresh weights."""
+    """CASA, a document system and a sentence system; fresh weights."""
     folder, tokenizer = tmp_path_factory.mktemp("runs"), load_tokenizer(world.folder / "data" / "tokenizer")
     recipes = {"casa": "casa/casa", "doc": "g-transformer/randinit", "sent": "g-transformer/sent"}
-    made = {
+    return {
         name: write_run(folder / name, load_config(recipe, None, SMALL), tokenizer)
         for name, recipe in recipes.items()
     }
-    large = load_config("p-transformer/sent", None, [*SMALL, *LARGE])
-    return made | {"large": write_run(folder / "large", large, tokenizer)}
 
 
 def test_the_command_times_every_run_beside_its_rivals(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -46,8 +41,7 @@ def test_the_command_times_every_run_beside_its_rivals(runs: dict[str, Path], tm
     assert list(found["settings"]) == ["one", "many"]
     own = ["doc, greedy", "doc, beam 5", "sent, greedy", "sent, greedy, one by one", "sent, beam 5"]
     for ways in found["settings"].values():
-        names = [way["way"] for way in ways if "CTranslate2" not in way["way"]]
-        assert names == [*own, "casa, best path"]
+        assert [way["way"] for way in ways] == [*own, "casa, best path"]
         assert [way["left_to_right"] for way in ways][-1] is False
         assert all(len(way["seconds_a_document"]) == 2 and way["median"] > 0 for way in ways)
         assert all(way["tokens_written"] > 0 for way in ways)
@@ -58,45 +52,6 @@ def test_the_command_times_every_run_beside_its_rivals(runs: dict[str, Path], tm
         assert "beam:5" in next(way["signature"] for way in ways if way["way"] == "doc, beam 5")
     assert "a document at a time" in done.out
     assert "clock:processor time|device:cpu|threads:1" in done.out
-    assert ("int8 by CTranslate2 is left out" in done.out) is not installed()
-    assert f"int8 of {runs['sent']} is left out: it has no matrix" in done.out  # nothing that it would change
-    assert "precision:int8" not in done.out
-
-
-def test_a_sentence_system_is_timed_in_int8_too(runs: dict[str, Path], tmp_path: Path) -> None:
-    """Also where no other engine can run it; told beside how many sentences are the same."""
-    source = documents_file(tmp_path / "d.en", 2, 7)
-    asked = ("speed", runs["casa"], runs["large"], "--document", source, "--rounds", "1", "--device", "cpu")
-    found = json.loads(succeed(*asked, "--setting", "many", "--json").out)
-    ways = {way["way"]: way for way in found["settings"]["many"]}
-    beam = f"beam {load_config('p-transformer/sent').decode.beam}"
-    assert list(ways) == [
-        *("casa, best path", "large, greedy", "large, greedy, one by one", f"large, {beam}"),
-        *("large, int8, greedy", f"large, int8, {beam}"),
-    ]
-    for name, way in ways.items():
-        assert ("|precision:int8" in way["signature"]) is ("int8" in name)
-        assert way["left_to_right"] is name.startswith("large")
-    sentences = len(next(iter(read_documents(source))).sentences)
-    for name, note in zip(("greedy", beam), found["notes"], strict=True):
-        assert note.startswith(f"large, int8, {name}: ")
-        assert note.endswith(f" of {sentences} sentences of the first document as without int8.")
-
-
-@pytest.mark.parametrize(
-    ("asked", "own"), [("int8", []), ("bfloat16", ["large, int8, greedy", "large, int8, beam 5"])]
-)
-def test_int8_beside_what_is_asked_for(
-    runs: dict[str, Path], tmp_path: Path, asked: str, own: list[str]
-) -> None:
-    source = documents_file(tmp_path / "d.en", 1, 5)
-    speed = ("speed", runs["large"], "--document", source, "--rounds", "1", "--device", "cpu")
-    found = json.loads(succeed(*speed, "--set", f"precision={asked}", "--json").out)
-    ways = {way["way"]: way["signature"] for way in found["settings"]["one"]}
-    assert [name for name in ways if "int8" in name] == own
-    assert all(f"|precision:{asked}" in ways[name] for name in ways if name not in own)
-    assert all("|precision:int8" in ways[name] for name in own)
-    assert not [note for note in found["notes"] if "left out" in note]
 
 
 def test_a_speed_up_without_a_rival_says_so(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -111,8 +66,7 @@ def test_a_speed_up_without_a_rival_says_so(runs: dict[str, Path], tmp_path: Pat
     assert found["settings"]["many"][0]["times_as_fast_as_the_fastest_left_to_right"] is None
     assert [note.split(":")[0] for note in found["notes"]] == [
         "No run writes from left to right",
-        "No run is a sentence Transformer, whose sentences as one batch, on a CPU also in int8, are the "
-        "strongest rival",
+        "No run is a sentence Transformer, whose sentences as one batch are the strongest rival",
     ]
 
 
@@ -157,10 +111,3 @@ def test_bad_input(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "would overwrite" in refusal(runs["doc"], *document, "--out", source)
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "no words" in refusal(runs["doc"], "--document", tmp_path / "blank.jsonl")
-
-
-def test_which_systems_another_engine_can_take() -> None:
-    for recipe in ("g-transformer/sent", "p-transformer/transformer-sent", "focused-concatenation/base"):
-        assert is_plain(load_config(recipe, "tiny"))
-    for recipe in ("p-transformer/sent", "focused-concatenation/s2to2", "casa/casa", "mcn/final"):
-        assert not is_plain(load_config(recipe, "tiny"))

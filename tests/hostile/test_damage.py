@@ -11,7 +11,7 @@ from command_line import RECIPE, TINY, Outcome, World, documents_file, listing, 
 from killing import Moment, run_killed
 from mutations import mutate
 
-from cotext.training.log import TIMING
+from cotext.training.trainer import TIMING
 
 # What a run folder holds that no command reads again.
 UNREAD = ("events.out",)

@@ -73,7 +73,7 @@ def _attacks(attempt: int = 0) -> dict[str, list[Send]]:
     glossary = {"! !": "x", "a": "b", "a a": "c"}
     return {
         "DeepL, plain": deepl(),
-        "DeepL, formatted": deepl(preserve_formatting=True, split_sentences="0"),
+        "DeepL, whole": deepl(split_sentences="0"),
         "DeepL, XML": deepl(tag_handling="xml"),
         "DeepL, XML, strict": deepl(tag_handling="xml", tag_handling_version="v2"),
         "DeepL, HTML": deepl(tag_handling="html"),

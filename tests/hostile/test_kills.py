@@ -21,7 +21,7 @@ from test_damage import essence
 from tiny_runs import PROCESSES
 
 COMMANDS = ("prepare", "overwrite", "distill", "translate", "train", "score", "contrastive")
-COMMANDS += ("average", "compare", "import", "hub", "hub again", "huggingface", "int8", "ctranslate2")
+COMMANDS += ("average", "compare", "import", "hub", "hub again", "int8", "ctranslate2")
 THERE = ("overwrite", "hub again")  # begin where the result is there
 LIBRARIES = {"import": "transformers", "ctranslate2": "ctranslate2"}
 KILLS = 14  # of each

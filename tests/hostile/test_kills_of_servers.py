@@ -18,7 +18,7 @@ ROUNDS = 3  # servers, each killed several times
 KILLS = 6
 FILES = 5
 # What a server does with files, in the order in which it does it.
-MOMENTS = ("source.txt", "result.txt", "result.txt.partial", "jobs.sqlite", "")
+MOMENTS = ("source.txt", "result.txt", "result.txt.partial", "job.json", "")
 
 
 class Sending(threading.Thread):

@@ -67,7 +67,7 @@ def test_the_three_lines_of_the_card_work(
     assert own.signature == other.signature
 
 
-@pytest.mark.parametrize("to", ["hub", "huggingface", "int8", "ctranslate2"])
+@pytest.mark.parametrize("to", ["hub", "int8", "ctranslate2"])
 def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, to: str) -> None:
     if to == "ctranslate2":
         pytest.importorskip("ctranslate2")

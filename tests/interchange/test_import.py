@@ -24,9 +24,8 @@ from cotext.data.collate import source_batch
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.data.views import Window
 from cotext.interchange import marian, self_test
-from cotext.interchange.foreign import ABSENT, ForeignModel
+from cotext.interchange.foreign import ABSENT, ForeignModel, LanguagePair
 from cotext.interchange.importing import Imported, import_model, open_foreign
-from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError

@@ -19,8 +19,8 @@ from pretrained_models import OPTIONS, m2m100_model, marian_arrays, marian_model
 from safetensors.torch import load_file, save_file
 
 from cotext.cli.main import main
+from cotext.interchange.foreign import LanguagePair
 from cotext.interchange.importing import import_model
-from cotext.interchange.language_pair import LanguagePair
 from cotext.runtime.errors import CotextError
 
 pytest.importorskip("transformers")

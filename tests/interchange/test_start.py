@@ -13,8 +13,8 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
+from cotext.interchange.foreign import LanguagePair
 from cotext.interchange.importing import import_model
-from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed

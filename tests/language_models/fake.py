@@ -5,25 +5,22 @@
         fake.misbehave("merge", when=lambda request: "cat" in request.text)
         ... fake.url, fake.requests
 
-`POST /v1/chat/completions` and `/v1/completions` translate the sentences that the prompt asks for; where
-`scoring` has it, they also tell the log-probabilities of the prompt's tokens by an n-gram model: `echo` as
-the API of OpenAI had it (`echo` with `logprobs`), `prompt_logprobs` as vLLM has it.
+`POST /v1/chat/completions` translates the sentences that the prompt asks for.
 """
 
 import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from language_models.ngram import NGram, pieces
-
 NUMBERED = re.compile(r"^\s*(?P<open>[\[(<#]?)(?P<number>\d+)(?P<close>[\])>.:|]+)\s*(?P<text>.*)$")
 WORD = re.compile(r"\w+|\W+")
+TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 # What goes wrong on the way, whatever was asked.
 STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
@@ -80,16 +77,13 @@ class Request:
 
     @property
     def text(self) -> str:
-        """The prompt: all messages, or the text to be continued."""
-        if "messages" in self.payload:
-            return "\n".join(str(message["content"]) for message in self.payload["messages"])
-        return str(self.payload.get("prompt", ""))
+        """The prompt: all messages."""
+        return "\n".join(str(message["content"]) for message in self.payload["messages"])
 
     @property
     def question(self) -> str:
-        """The last message of the user, or the prompt."""
-        said = [m["content"] for m in self.payload.get("messages", []) if m["role"] == "user"]
-        return str(said[-1]) if said else self.text
+        """The last message of the user."""
+        return str([m["content"] for m in self.payload["messages"] if m["role"] == "user"][-1])
 
 
 @dataclass(slots=True)
@@ -121,25 +115,18 @@ def asked_for(request: Request) -> Lines:
 class Fake:
     """The server, from `with` to the end of it; the log of what it was asked; what it is to do wrong.
 
-    `words` is the dictionary: of words, or of whole sentences, which come first. `scoring` names the ways
-    in which it tells log-probabilities of prompts, by `model`; `tokens` is its tokenizer. `asked` finds the
-    lines to translate in a request. With a `key`, every request has to show it.
+    `words` is the dictionary: of words, or of whole sentences, which come first. `asked` finds the lines to
+    translate in a request. With a `key`, every request has to show it.
     """
 
     def __init__(
         self,
         words: Mapping[str, str] | None = None,
         *,
-        model: NGram | None = None,
-        tokens: Callable[[str], list[str]] = pieces,
-        scoring: Sequence[str] = (),
         asked: Callable[[Request], Lines] = asked_for,
         key: str | None = None,
     ) -> None:
         self.words = dict(words or {})
-        self.model = model or NGram()
-        self.tokens = tokens
-        self.scoring = tuple(scoring)
         self.asked = asked
         self.key = key
         self.requests: list[Request] = []
@@ -219,8 +206,7 @@ class Fake:
 
     def answer(self, request: Request, fault: str | None) -> Any:
         """The body of an answer."""
-        chat = request.path.endswith("/chat/completions")
-        made = self._chat(request, fault) if chat else self._completion(request, fault)
+        made = self._chat(request, fault)
         return TYPES[fault](made) if fault in TYPES else made
 
     def _text(self, request: Request, fault: str | None) -> str:
@@ -229,68 +215,17 @@ class Fake:
         return TEXTS[fault](lines, asked) if fault in TEXTS else "\n".join(lines)
 
     def _chat(self, request: Request, fault: str | None) -> dict[str, Any]:
-        payload = request.payload
-        messages = payload["messages"]
-        going_on = bool(payload.get("continue_final_message"))
-        prompt = "".join(f"<|{m['role']}|>\n{m['content']}\n" for m in messages)
-        prompt = prompt.removesuffix("\n") if going_on else f"{prompt}<|assistant|>\n"
-        written = "" if going_on else self._text(request, fault)
+        written = self._text(request, fault)
+        read, wrote = len(TOKEN.findall(request.text)), len(TOKEN.findall(written))
         message = {"role": "assistant", "content": written}
-        answer = self._answer(request, prompt, written, {"message": message}, "chat.completion")
-        if self._tells_prompt(payload):
-            answer["prompt_logprobs"] = self._prompt_logprobs(prompt)
-        return answer
-
-    def _completion(self, request: Request, fault: str | None) -> dict[str, Any]:
-        payload = request.payload
-        prompt = str(payload["prompt"])
-        scoring = "prompt_logprobs" in payload or bool(payload.get("echo"))
-        written = " x" * int(payload.get("max_tokens", 16)) if scoring else self._text(request, fault)
-        choice: dict[str, Any] = {"text": written, "logprobs": None}
-        if payload.get("echo") and "echo" in self.scoring:
-            choice["text"] = prompt + written
-        if payload.get("logprobs") is not None:
-            # A server that does not know `echo` tells the tokens that it wrote, and no error.
-            of_prompt = self.tokens(prompt)
-            every = [*of_prompt, *self.tokens(written)]
-            values = self.model.log_probabilities(every)
-            first = 0 if payload.get("echo") and "echo" in self.scoring else len(of_prompt)
-            offsets = [sum(map(len, every[:n])) for n in range(len(every))]
-            choice["logprobs"] = {
-                "tokens": every[first:],
-                "token_logprobs": values[first:],
-                "top_logprobs": None,
-                "text_offset": offsets[first:],
-            }
-        if self._tells_prompt(payload):
-            choice["prompt_logprobs"] = self._prompt_logprobs(prompt)
-        return self._answer(request, prompt, written, choice, "text_completion")
-
-    def _answer(
-        self, request: Request, prompt: str, written: str, choice: dict[str, Any], kind: str
-    ) -> dict[str, Any]:
-        read, wrote = len(self.tokens(prompt)), len(self.tokens(written))
-        usage = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
         return {
             "id": f"fake-{len(self.requests)}",
-            "object": kind,
+            "object": "chat.completion",
             "created": int(time.time()),
             "model": request.payload.get("model", "fake"),
-            "choices": [{"index": 0, "finish_reason": "stop", **choice}],
-            "usage": usage,
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote},
         }
-
-    def _tells_prompt(self, payload: Mapping[str, Any]) -> bool:
-        return payload.get("prompt_logprobs") is not None and "prompt_logprobs" in self.scoring
-
-    def _prompt_logprobs(self, prompt: str) -> list[dict[str, Any] | None]:
-        tokens = self.tokens(prompt)
-        return [
-            None
-            if value is None
-            else {str(len(token)): {"logprob": value, "rank": 1, "decoded_token": token}}
-            for token, value in zip(tokens, self.model.log_probabilities(tokens), strict=True)
-        ]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -425,17 +360,14 @@ def _halves(line: str) -> Lines:
 
 def _with_content(answer: dict[str, Any], content: Any) -> dict[str, Any]:
     choice = answer["choices"][0]
-    if "message" in choice:
-        choice["message"] = choice["message"] | {"content": content}
-    else:
-        choice["text"] = content
+    choice["message"] = choice["message"] | {"content": content}
     return answer
 
 
 def _cut(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer that ends at the limit of its length, in the middle of a sentence."""
     choice = answer["choices"][0]
-    text = choice["message"]["content"] if "message" in choice else choice["text"]
+    text = choice["message"]["content"]
     answer = _with_content(answer, text[: max(1, 2 * len(text) // 3)])
     answer["choices"][0]["finish_reason"] = "length"
     return answer

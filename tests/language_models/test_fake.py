@@ -1,13 +1,11 @@
 """The fake server itself: what tests of endpoints rest on."""
 
 import json
-import math
 from typing import Any
 
 import httpx
 import pytest
 from language_models.fake import TEXTS, TYPES, Fake
-from language_models.ngram import NGram, pieces
 
 WORDS = {"The": "Die", "cat": "Katze", "sleeps": "schläft", "It": "Sie", "eats": "frisst"}
 ASKED = "Translate.\n\n1. The cat sleeps.\n2. It eats.\n"
@@ -100,43 +98,3 @@ def test_faults_of_the_way() -> None:
         assert len(post().content) == 100_000
         fake.misbehave("500", when=lambda request: "cat" in request.text)
         assert post().status_code == 200
-
-
-def test_the_model_by_hand() -> None:
-    model = NGram(["a b", "a b", "a c"], words=10)
-    assert pieces("a b\nc.") == ["a", " b", "\n", "c", "."]
-    # " b" after "a": two of three pairs and one of ten more; not met before.
-    assert model.log_probability(" b", ["x", "a"]) == pytest.approx(math.log((2 + 1) / (3 + 10) / 2))
-    # "x" after "a": no pair; one of the two tokens before.
-    assert model.log_probability("x", ["x", "a"]) == pytest.approx(math.log((1 / 13 + 1 / 2) / 2))
-    assert model.log_probabilities(["a", " b"])[0] is None
-
-
-def test_it_tells_log_probabilities_of_prompts_in_two_ways() -> None:
-    model = NGram(["It: Sie eats"])
-    expected = model.log_probabilities(["It", ":", " Sie"])
-    with Fake(WORDS, model=model, scoring=["echo", "prompt_logprobs"]) as fake:
-        body: dict[str, Any] = {"model": "m", "prompt": "It: Sie", "max_tokens": 1}
-        path = f"{fake.url}/completions"
-        echoed = HTTP.post(path, json={**body, "echo": True, "logprobs": 0}).json()
-        found = echoed["choices"][0]["logprobs"]
-        assert found["tokens"] == ["It", ":", " Sie", " x"]
-        assert found["token_logprobs"][:3] == expected
-        assert found["text_offset"] == [0, 2, 3, 7]
-        assert echoed["usage"] == {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-        told = HTTP.post(path, json={**body, "prompt_logprobs": 0}).json()["choices"][0]["prompt_logprobs"]
-        assert told[0] is None
-        assert [each["logprob"] for entry in told[1:] for each in entry.values()] == expected[1:]
-        messages = [{"role": "user", "content": "It"}, {"role": "assistant", "content": "Sie eats"}]
-        more = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
-        of_chat = chat(fake, prompt_logprobs=0, **more).json()["prompt_logprobs"]
-        decoded = [each["decoded_token"] for entry in of_chat[1:] for each in entry.values()]
-        assert "".join(decoded).endswith("|>\nSie eats")
-
-
-def test_a_server_that_does_not_know_echo_tells_only_what_it_wrote() -> None:
-    with Fake(WORDS) as fake:
-        body = {"model": "m", "prompt": "It: Sie", "max_tokens": 1, "echo": True, "logprobs": 0}
-        found = HTTP.post(f"{fake.url}/completions", json=body).json()["choices"][0]
-        assert found["logprobs"]["tokens"] == [" x"]
-        assert "prompt_logprobs" not in found

@@ -115,7 +115,7 @@ def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> No
     began = time.monotonic()
     error, told = asked(tmp_path, fake)
     assert time.monotonic() - began < 5
-    assert (len(fake.requests), told, error.status) == (1, [], 429)
+    assert (len(fake.requests), told) == (1, [])
     words = "would start in 3,600 seconds, and of total_timeout (300 seconds) 300 seconds are left"
     assert words in str(error)
 

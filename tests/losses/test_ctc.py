@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cotext.losses import ctc
-from cotext.losses.ctc import Lattices, Units, ctc_nll, fits
-from cotext.losses.ctc_path import best_alignment
+from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_nll, fits
 
 BLANK, B, E = 0, 1, 2  # and a, b ... from 3 on
 DIMENSION, VOCABULARY = 3, 5

@@ -9,8 +9,7 @@ import torch
 from test_ctc import BLANK, FORCED, PLAIN, VOCABULARY, brackets, collapse, example, units
 from torch.nn.functional import linear
 
-from cotext.losses.ctc import ctc_nll, fits
-from cotext.losses.ctc_prefix import beginnings
+from cotext.losses.ctc import beginnings, ctc_nll, fits
 
 
 def enumerated(

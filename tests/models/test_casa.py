@@ -17,9 +17,8 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window
 from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
-from cotext.layers.glance import glanced
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.soft_copy import soft_copy, stretched
+from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import NonAutoregressiveTransformer

@@ -13,7 +13,7 @@ from torch import nn
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.interchange.int8 import export_int8
+from cotext.interchange.hub import export_int8
 from cotext.layers.int8_linear import Int8Linear
 from cotext.models import precision
 from cotext.models.build import build_model

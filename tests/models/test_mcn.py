@@ -21,13 +21,13 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers import segments
+from cotext.layers import layout as segments
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
 from cotext.layers.embedding import Side
 from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.layout import Layout, Packed
+from cotext.layers.layout import CLIP, Layout, Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -38,7 +38,6 @@ from cotext.layers.multi_head import (
 )
 from cotext.layers.positions import sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
-from cotext.layers.segments import CLIP
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
 from cotext.losses.cross_entropy import CrossEntropy

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cotext.search.best_columns import best_column, best_columns
+from cotext.search.beam_search import best_column, best_columns
 
 
 @pytest.mark.parametrize("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])

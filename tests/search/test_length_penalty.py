@@ -12,10 +12,9 @@ from test_beam_search import EOS, KINDS, UNK, A
 import cotext
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
-from cotext.search.beam_search import SearchOptions
+from cotext.search.beam_search import SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine_search import search_engine
-from cotext.search.length_penalty import length_divisor
+from cotext.search.engine import search_engine
 
 
 @pytest.mark.parametrize(

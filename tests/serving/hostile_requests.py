@@ -8,7 +8,6 @@ ADDRESSES = (
     "/v2/translate",
     "/v2/document",
     "/v2/glossaries",
-    "/v3/glossaries",
     "/translate",
     "/detect",
     "/translate_file",
@@ -16,7 +15,6 @@ ADDRESSES = (
     "/api/explain",
     "/api/tmx",
     "/api/files",
-    "/api/glossaries",
     "/suggest",
 )
 DEEP = b'{"text":' + b"[" * 3000 + b"]" * 3000 + b"}"
@@ -76,10 +74,10 @@ PATHS = (
     "/v2/document/%2e%2e/result",
     "/session/" + "a" * 5000 + "/languages",
     "/v2/glossaries/' OR 1=1 --",
-    "/api/files/\u202e/events",
+    "/api/files/\u202e/result",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=%ff%00",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=" + "%20" * 4000,
-    "/v3/languages?resource=" + "x" * 9000,
+    "/v2/languages?type=" + "x" * 9000,
     "/api/systems?" + "a&" * 5000,
 )
 

@@ -41,7 +41,7 @@ class ServerProcess:
                 break
         watchdog.cancel()
         assert self.printed, self.log_text
-        self.address = self.printed[0]
+        self.address = self.printed[0].split()[1]
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -53,6 +53,8 @@ class ServerProcess:
     def ended(self) -> int:
         code = self._process.wait(SECONDS)
         self._reader.join(SECONDS)
+        assert self._process.stdout is not None
+        self.printed += self._process.stdout.read().splitlines()
         return code
 
     def stop(self) -> int:

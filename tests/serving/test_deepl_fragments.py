@@ -9,7 +9,6 @@ import pytest
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
-from cotext.serving.translation import formatted_as
 
 XML, HTML = TagHandling("xml"), TagHandling("html")
 PLACEHOLDERS = TagHandling("xml", ignored=frozenset({"x"}))
@@ -167,27 +166,3 @@ def test_any_text_comes_back_and_its_tags_stay_where_they_are(seed: int) -> None
 
 def shape(blocks: Sequence[Block]) -> list[list[str]]:
     return [[sign(piece)[:1] for piece in block.pieces if not isinstance(piece, str)] for block in blocks]
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "wanted"),
-    [
-        ("one two", "Un deux.", "un deux"),
-        ("One two!", "un deux", "Un deux!"),
-        ("One two.", "Un deux.", "Un deux."),
-        (" one", " Un.  ", " un  "),
-        ("1", "Un", "Un"),
-        ("one", "", ""),
-    ],
-)
-def test_formatting_is_kept_where_it_is_asked_for(source: str, target: str, wanted: str) -> None:
-    assert formatted_as(Block((source,)), Block((target,)), "fr").text == wanted
-
-
-def test_where_nouns_have_capitals_a_translation_may_begin_with_one() -> None:
-    assert formatted_as(Block(("cat",)), Block(("Katze.",)), "de").text == "Katze"
-
-
-def test_what_is_copied_keeps_its_form() -> None:
-    own, other = Block(("one", Copied(1, "x"))), Block((Copied(1, "X."), "Un"))
-    assert formatted_as(own, other, "fr").pieces == (Copied(1, "X."), "Un")

@@ -89,16 +89,11 @@ def test_translations(server: httpx.Client, asked: dict[str, Any]) -> None:
 def test_languages_and_usage(server: httpx.Client) -> None:
     for kind in ("", "?type=source", "?type=target", "?type=x"):
         check(server.get(f"/v2/languages{kind}"), "/v2/languages")
-    resources = ("translate_text", "translate_document", "glossary", "voice", "write", "style_rules")
-    for resource in (*resources, "translation_memory"):
-        check(server.get(f"/v3/languages?resource={resource}"), "/v3/languages")
-    check(server.get("/v3/languages"), "/v3/languages")
-    check(server.get("/v3/languages/resources"), "/v3/languages/resources")
     check(server.get("/v2/usage"), "/v2/usage")
     check(server.get("/v2/glossary-language-pairs"), "/v2/glossary-language-pairs")
 
 
-def test_glossaries_of_one_dictionary(server: httpx.Client) -> None:
+def test_glossaries(server: httpx.Client) -> None:
     path = "/v2/glossaries"
     asked = {
         "name": "n",
@@ -120,32 +115,6 @@ def test_glossaries_of_one_dictionary(server: httpx.Client) -> None:
     assert check(server.delete(of_one), one).status_code == 204
     for gone in (server.get(of_one), server.delete(of_one)):
         assert check(gone, one).status_code == 404
-
-
-def test_glossaries_of_several_dictionaries(server: httpx.Client) -> None:
-    path = "/v3/glossaries"
-    pair = {"source_lang": "en", "target_lang": "de"}
-    entries = {**pair, "entries": "a,b\n", "entries_format": "csv"}
-    made = check(server.post(path, json={"name": "n", "dictionaries": [entries]}), path).json()
-    assert check(server.post(path, json={"name": "n", "dictionaries": ["a"]}), path).status_code == 400
-    check(server.get(path), path)
-    of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
-    check(server.get(of_one), one)
-    check(server.patch(of_one, json={"name": "m", "dictionaries": [entries]}), one)
-    unnamed = {"name": " ", "dictionaries": [entries | {"entries": "more,mehr"}]}
-    assert check(server.patch(of_one, json=unnamed), one).status_code == 400
-    [left] = check(server.get(f"{of_one}/entries", params=pair), f"{one}/entries").json()["dictionaries"]
-    assert left["entries"] == "a\tb"
-    both = {"dictionaries": [entries, entries | {"target_lang": "fr"}]}
-    assert check(server.patch(of_one, json=both), one).status_code == 400
-    check(server.get(f"{of_one}/entries", params=pair), f"{one}/entries")
-    check(server.get(f"{of_one}/entries", params=pair | {"target_lang": "fr"}), f"{one}/entries")
-    check(server.put(f"{of_one}/dictionaries", json=entries), f"{one}/dictionaries")
-    check(server.delete(f"{of_one}/dictionaries", params=pair), f"{one}/dictionaries")
-    check(server.delete(of_one), one)
-    form = {"name": "n"} | {f"dictionaries[0].{field}": value for field, value in entries.items()}
-    made = check(server.post(path, data=form), path).json()
-    assert made["dictionaries"] == [{**pair, "entry_count": 1}]
 
 
 def test_documents(server: httpx.Client) -> None:
@@ -176,16 +145,6 @@ def test_documents(server: httpx.Client) -> None:
         check(server.post(path, data=asked, files={"file": ("a.bin", b"\0\1\xff" * 99)}), path).status_code
         == 400
     )
-
-
-def test_a_client_has_no_more_than_its_quota(systems: Systems, tmp_path: Path) -> None:
-    with served(tiny_application(systems, tmp_path, max_characters_of_client=10)) as server:
-        answers = [server.post("/v2/translate", json=TEXT, headers=KEY) for _ in range(3)]
-        assert [check(each, "/v2/translate").status_code for each in answers] == [200, 200, 456]
-        assert server.get("/v2/usage", headers=KEY).json() == {"character_count": 16, "character_limit": 10}
-        file = {"file": ("a.txt", b"The cat runs.\n")}
-        refused = server.post("/v2/document", data={"target_lang": "DE"}, files=file, headers=KEY)
-        assert check(refused, "/v2/document").status_code == 456
 
 
 # --- other clients
@@ -241,7 +200,6 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
         (b'{"text": {"a": 1}, "target_lang": ["DE", "EN"]}', "application/json"),
         (b'{"text": "a", "target_lang": 1}', "application/json"),
         (b'{"text": "a", "target_lang": "DE", "tag_handling": ["xml", "html"]}', "application/json"),
-        (b'{"text": "a", "target_lang": "DE", "preserve_formatting": "maybe"}', "application/json"),
         (
             b'{"text": "a", "target_lang": "DE", "glossary_ids": ["1", "2", "3", "4", "5", "6"]}',
             "application/json",
@@ -281,7 +239,7 @@ def test_glossaries_and_documents_are_the_clients_own(server: httpx.Client) -> N
     for answer in (
         server.post("/v2/translate", json=asked, headers=other),
         server.get(f"/v2/glossaries/{made}", headers=other),
-        server.delete(f"/v3/glossaries/{made}", headers=other),
+        server.delete(f"/v2/glossaries/{made}", headers=other),
     ):
         assert answer.status_code == 404
     assert server.get("/v2/glossaries", headers=other).json() == {"glossaries": []}

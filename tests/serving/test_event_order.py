@@ -72,7 +72,7 @@ class Events:
             self.seen["segments"] += 1
 
     async def file(self, system: System, client: Client) -> None:
-        """A file, which may be cancelled or deleted at any moment."""
+        """A file, which may be deleted at any moment."""
         text = " ".join(sentence(self.draw) for _ in range(self.draw.randint(1, 6)))
         [[block]] = alone(TextRequest(system, ((Block((text,)),),))).documents
         sender = Sender(self.service, client, system.name)
@@ -82,8 +82,7 @@ class Events:
             if self.draw.random() < 0.7:
                 break
             await self.moment(0.1)
-            end = self.draw.choice((self.service.jobs.cancel, self.service.jobs.delete))
-            await asyncio.to_thread(end, ticket.id, client, ticket.key)
+            await asyncio.to_thread(self.service.jobs.delete, ticket.id, client, ticket.key)
         found = await asyncio.to_thread(sender.translated, ticket)
         assert found.decode() == f"{block.text}\n"
         self.seen["files"] += 1
@@ -127,7 +126,7 @@ def test_any_order_of_events(
     shared = [service.shared(system) for system in many]
     until(lambda: not any(each._model._flows for each in shared))
     assert not any(pool.documents for each in shared for pool in each._model._pools.values())
-    until(lambda: not service.jobs._opened[2]._running)  # type: ignore[index]
+    until(lambda: not service.jobs._workers._running)
     asyncio.run(service.stop())
     assert not service.waiting
     assert {path.name for path in (tmp_path / "jobs" / "uploads").iterdir()} == set()

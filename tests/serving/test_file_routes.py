@@ -42,24 +42,17 @@ def sent(client: TestClient, content: bytes = TEXT, name: str = "a.txt", **field
     return str(answer.json()["id"])
 
 
-def events(client: TestClient, id: str) -> list[tuple[str, Any]]:
-    """The events of a file, until the last."""
-    text = client.get(f"/api/files/{id}/events").text
-    found = []
-    for event in text.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in event.splitlines() if not line.startswith(":"))
-        if lines:
-            found.append((lines["event"], json.loads(lines["data"])))
-    return found
+def finished(client: TestClient, id: str) -> dict[str, Any]:
+    """The status of a file, once nothing more will happen."""
+    until(lambda: client.get(f"/api/files/{id}").json()["state"] in ("done", "error"))
+    status: dict[str, Any] = client.get(f"/api/files/{id}").json()
+    return status
 
 
 def test_a_file_from_its_upload_to_its_download(client: TestClient) -> None:
     id = sent(client, name="Grüße.txt", glossary='[["cat", "Ding"]]')
-    seen = events(client, id)
-    assert {kind for kind, _ in seen[:-1]} <= {"progress"}
-    kind, last = seen[-1]
-    assert (kind, last["state"], last["sentences_done"], last["sentences"]) == ("done", "done", 3, 3)
-    assert client.get(f"/api/files/{id}").json() == last
+    last = finished(client, id)
+    assert (last["state"], last["sentences_done"], last["sentences"]) == ("done", 3, 3)
     assert client.get("/api/files").json() == {"files": [last]}
     answer = client.get(f"/api/files/{id}/result")
     assert "Ding" in answer.text
@@ -67,7 +60,7 @@ def test_a_file_from_its_upload_to_its_download(client: TestClient) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["content-type"] == "application/octet-stream"
     assert client.delete(f"/api/files/{id}").status_code == 204
-    for path in ("", "/events", "/result"):
+    for path in ("", "/result"):
         assert client.get(f"/api/files/{id}{path}").status_code == 404
     assert client.get("/api/files").json() == {"files": []}
 
@@ -98,8 +91,8 @@ def test_every_format_comes_back_as_from_the_command(
     succeed("translate", run, *paths, "--out-dir", tmp_path / "out", "--device", "cpu")
     ids = {path.name: sent(client, path.read_bytes(), path.name, system="sentence") for path in paths}
     for name, id in ids.items():
-        kind, last = events(client, id)[-1]
-        assert kind == "done", (name, last["message"])
+        last = finished(client, id)
+        assert last["state"] == "done", (name, last["message"])
         assert client.get(f"/api/files/{id}/result").content == (tmp_path / "out" / name).read_bytes(), name
 
 
@@ -113,8 +106,8 @@ def test_a_text_that_could_be_a_corpus_is_one_document(
     succeed("translate", run, tmp_path / "list.txt", "--format", "prose", "--out", written, "--device", "cpu")
     for name in ("list.txt", "list"):
         id = sent(client, content, name)
-        kind, last = events(client, id)[-1]
-        assert (kind, last["sentences"]) == ("done", 3), last["message"]
+        last = finished(client, id)
+        assert (last["state"], last["sentences"]) == ("done", 3), last["message"]
         result = client.get(f"/api/files/{id}/result").content
         assert result == written.read_bytes()
         assert (result[:3], result.count(b"\n"), result.count(b"\r\n* "), result[-1:] == b"\n") == (
@@ -130,8 +123,10 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
         address = str(client.base_url).rstrip("/")
         send, *others = commands("docs/serving.md", "## Files")
         id = json.loads(curl(send, address, tmp_path))["id"]
-        answers = [curl(each.replace("/ID", f"/{id}"), address, tmp_path) for each in others]
-    assert "event: done" in answers[0]
+        look, *others = (each.replace("/ID", f"/{id}") for each in others)
+        until(lambda: json.loads(curl(look, address, tmp_path))["state"] == "done")
+        for each in others:
+            curl(each, address, tmp_path)
     assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
 
 
@@ -139,17 +134,17 @@ def test_clients_do_not_see_each_others_files(client: TestClient) -> None:
     own, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
     files = {"file": ("a.txt", TEXT)}
     id = client.post("/api/files", files=files, headers=own).json()["id"]
-    for path in ("", "/events", "/result"):
+    for path in ("", "/result"):
         assert client.get(f"/api/files/{id}{path}", headers=other).status_code == 404
     assert client.delete(f"/api/files/{id}", headers=other).status_code == 404
     assert client.get("/api/files", headers=other).json() == {"files": []}
     assert len(client.get("/api/files", headers=own).json()["files"]) == 1
 
 
-def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:
+def test_an_error_is_a_state_and_a_message(client: TestClient) -> None:
     id = sent(client, b'<xliff version="1.2"><file>', "letter.xlf")
-    kind, last = events(client, id)[-1]
-    assert (kind, last["state"]) == ("error", "error")
+    last = finished(client, id)
+    assert last["state"] == "error"
     assert last["message"].startswith("letter.xlf")
     answer = client.get(f"/api/files/{id}/result")
     assert (answer.status_code, "letter.xlf" in answer.json()["message"]) == (409, True)

@@ -6,50 +6,39 @@ from pathlib import Path
 import pytest
 
 from cotext.data.languages import Languages
+from cotext.runtime.errors import CotextError
 from cotext.serving import glossary_store
-from cotext.serving.database import Database, UsageStore
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
 
-EN_DE, DE_EN = Languages("en", "de"), Languages("de", "en")
+EN_DE = Languages("en", "de")
 
 
-def test_a_glossary_is_kept_with_its_dictionaries(tmp_path: Path) -> None:
-    made = GlossaryStore(tmp_path).create("ann", "animals", {EN_DE: [("cat", " Katze "), ("ant", "Ameise")]})
+def test_a_glossary_is_kept(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "animals", EN_DE, [("cat", " Katze "), ("ant", "Ameise")])
     store = GlossaryStore(tmp_path)  # as a server that starts again
     assert store.all_of("ann") == [made] == [store.get("ann", made.id)]
-    assert [(each.languages, each.entries) for each in made.dictionaries] == [(EN_DE, 2)]
-    assert store.entries("ann", made.id, EN_DE) == [("ant", "Ameise"), ("cat", "Katze")]
-
-    store.put("ann", made.id, EN_DE, [("cat", "Kater"), ("dog", "Hund")], merge=True)
-    assert dict(store.entries("ann", made.id, EN_DE)) == {"ant": "Ameise", "cat": "Kater", "dog": "Hund"}
-    store.put("ann", made.id, EN_DE, [("cat", "Katze")])
-    store.put("ann", made.id, DE_EN, [("Katze", "cat")])
-    assert store.entries("ann", made.id, EN_DE) == [("cat", "Katze")]
-    store.rename("ann", made.id, "pets")
-    store.remove("ann", made.id, EN_DE)
-    left = store.get("ann", made.id)
-    assert (left.name, [each.languages for each in left.dictionaries]) == ("pets", [DE_EN])
+    assert (made.name, made.languages, made.entries) == ("animals", EN_DE, 2)
+    assert store.entries("ann", made.id) == [("ant", "Ameise"), ("cat", "Katze")]
     store.delete("ann", made.id)
     assert store.all_of("ann") == []
+    with pytest.raises(RequestError, match="no such glossary"):
+        store.entries("ann", made.id)
 
 
 def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
     store = GlossaryStore(tmp_path)
-    made = store.create("ann", "mine", {EN_DE: [("a", "b")]})
+    made = store.create("ann", "mine", EN_DE, [("a", "b")])
     assert store.all_of("bob") == []
     for asked in (
         lambda: store.get("bob", made.id),
-        lambda: store.entries("bob", made.id, EN_DE),
-        lambda: store.rename("bob", made.id, "x"),
-        lambda: store.put("bob", made.id, EN_DE, [("a", "c")]),
-        lambda: store.remove("bob", made.id, EN_DE),
+        lambda: store.entries("bob", made.id),
         lambda: store.delete("bob", made.id),
     ):
         with pytest.raises(RequestError) as refused:
             asked()
         assert refused.value.status == 404
-    assert store.entries("ann", made.id, EN_DE) == [("a", "b")]
+    assert store.entries("ann", made.id) == [("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +60,7 @@ def test_what_cannot_be_kept_is_refused(
 ) -> None:
     store = GlossaryStore(tmp_path)
     with pytest.raises(RequestError, match=said) as refused:
-        store.create("ann", name, {languages: entries})
+        store.create("ann", name, languages, entries)
     assert refused.value.status == 400
     assert store.all_of("ann") == []
 
@@ -80,21 +69,19 @@ def test_there_is_an_end_to_glossaries_and_entries(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("cotext.serving.glossary_store.MAX_GLOSSARIES", 1)
     monkeypatch.setattr("cotext.serving.glossary_store.MAX_ENTRIES", 2)
     store = GlossaryStore(tmp_path)
-    made = store.create("ann", "n", {EN_DE: [("a", "b"), ("c", "d")]})
+    store.create("ann", "n", EN_DE, [("a", "b"), ("c", "d")])
     with pytest.raises(RequestError) as refused:
-        store.create("ann", "n", {EN_DE: [("a", "b")]})
+        store.create("ann", "n", EN_DE, [("a", "b")])
     assert refused.value.status == 456
-    with pytest.raises(RequestError, match="2 entries"):
-        store.put("ann", made.id, EN_DE, [("e", "f")], merge=True)
-    assert len(store.entries("ann", made.id, EN_DE)) == 2
-    store.create("bob", "n", {EN_DE: [("a", "b")]})
+    with pytest.raises(RequestError, match="2 at most"):
+        store.create("bob", "n", EN_DE, [("a", "b"), ("c", "d"), ("e", "f")])
+    store.create("bob", "n", EN_DE, [("a", "b")])
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
     store = GlossaryStore(tmp_path)
     threads = [
-        threading.Thread(target=store.create, args=("ann", f"{n}", {EN_DE: [("a", f"{n}")]}))
-        for n in range(8)
+        threading.Thread(target=store.create, args=("ann", f"{n}", EN_DE, [("a", f"{n}")])) for n in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -107,31 +94,26 @@ def test_a_client_has_an_eighth_of_the_space(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(glossary_store, "MAX_BYTES", 800_000)
     store = GlossaryStore(tmp_path)
     entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
-    made = store.create("eve", "much", {EN_DE: entries})
-    for write in (
-        lambda: store.create("eve", "more", {EN_DE: entries}),
-        lambda: store.put("eve", made.id, DE_EN, entries),
-    ):
-        with pytest.raises(RequestError, match="your glossaries have 100,000 bytes at most") as refused:
-            write()
-        assert refused.value.status == 456
+    made = store.create("eve", "much", EN_DE, entries)
+    with pytest.raises(RequestError, match="your glossaries have 100,000 bytes at most") as refused:
+        store.create("eve", "more", EN_DE, entries)
+    assert refused.value.status == 456
     assert store.all_of("eve") == [made]
-    store.put("eve", made.id, EN_DE, entries)
-    mine = store.create("ann", "mine", {EN_DE: [("a", "b")]})
+    mine = store.create("ann", "mine", EN_DE, [("a", "b")])
 
     def fill() -> None:
         for n in range(20):
-            store.create(f"{n}", "much", {EN_DE: entries})
+            store.create(f"{n}", "much", EN_DE, entries)
 
     with pytest.raises(RequestError, match="no room for more glossaries") as refused:
         fill()
     assert refused.value.status == 503
     assert store.all_of("ann") == [mine]
     store.delete("eve", made.id)
-    store.create("bob", "mine", {EN_DE: [("a", "b")]})
+    store.create("bob", "mine", EN_DE, [("a", "b")])
 
 
-def test_of_several_dictionaries_the_first_says_the_translation() -> None:
+def test_of_several_glossaries_the_first_says_the_translation() -> None:
     entries = entries_together([[("cat", "Katze")], [("cat", "Kater"), ("dog", "Hund")]])
     assert dict(entries) == {"cat": "Katze", "dog": "Hund"}
     wishes = wishes_of(entries)
@@ -143,26 +125,10 @@ def test_of_several_dictionaries_the_first_says_the_translation() -> None:
     assert not wishes_of(()).of_terms
 
 
-def test_what_a_transaction_has_begun_is_undone_where_it_fails(tmp_path: Path) -> None:
-    database = Database(tmp_path / "a.sqlite3", "CREATE TABLE IF NOT EXISTS t (x INTEGER);")
-    with database.transaction() as connection:
-        connection.execute("INSERT INTO t VALUES (1)")
-
-    def fail() -> None:
-        with database.transaction() as connection:
-            connection.execute("INSERT INTO t VALUES (2)")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    with Database(tmp_path / "a.sqlite3", "CREATE TABLE IF NOT EXISTS t (x INTEGER);").transaction() as other:
-        assert other.execute("SELECT x FROM t").fetchall() == [(1,)]
-
-
-def test_characters_of_clients_are_counted_apart_and_kept(tmp_path: Path) -> None:
-    usage = UsageStore(tmp_path)
-    usage.add("ann", 3)
-    usage.add("ann", 4)
-    usage.add("bob", 1)
-    found = UsageStore(tmp_path)
-    assert [found.characters(name) for name in ("ann", "bob", "eve")] == [7, 1, 0]
+def test_a_damaged_glossary_is_refused(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "mine", EN_DE, [("a", "b")])
+    path = tmp_path / "glossaries" / f"{made.id}.tsv"
+    assert path.stat().st_mode & 0o077 == 0
+    path.write_text("a\tb\n")
+    with pytest.raises(CotextError, match="damaged"):
+        GlossaryStore(tmp_path)

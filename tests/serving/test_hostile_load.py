@@ -141,12 +141,12 @@ async def _own(attack: Attack, http: httpx.AsyncClient, chance: random.Random, w
 
 async def _glossary(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
     """What one client stores, another does not see."""
-    mine, other = ({"authorization": f"Bearer client-{n}"} for n in (who, (who + 1) % CLIENTS))
-    body = {"name": f"of {who}", "source": "en", "target": "de", "entries": [["dog", f"Hund{who}"]]}
-    made = attack.note("glossary", await http.post("/api/glossaries", json=body, headers=mine))
+    mine, other = ({"authorization": f"DeepL-Auth-Key client-{n}"} for n in (who, (who + 1) % CLIENTS))
+    body = {"name": f"of {who}", "source_lang": "en", "target_lang": "de", "entries": f"dog\tHund{who}"}
+    made = attack.note("glossary", await http.post("/v2/glossaries", json=body, headers=mine))
     if made.status_code != 201:
         return
-    place = f"/api/glossaries/{made.json()['id']}"
+    place = f"/v2/glossaries/{made.json()['glossary_id']}"
     attack.require("glossary", (await http.get(place, headers=other)).status_code, 404)
     attack.require("glossary", (await http.delete(place, headers=other)).status_code, 404)
     attack.require("glossary", (await http.get(place, headers=mine)).status_code, 200)

@@ -1,10 +1,9 @@
 """Files as jobs: their states, their limits, and what a server does with a folder that it finds."""
 
-import asyncio
 import errno
+import json
 import os
 import shutil
-import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -90,8 +89,17 @@ def names(folder: Path) -> list[str]:
 
 
 def folders(tmp_path: Path) -> set[str]:
-    """The folders of jobs."""
-    return {p.name for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir()} - {"uploads"}
+    """The folders of jobs that hold more than the record of one."""
+    jobs = (p for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir() and p.name != "uploads")
+    return {p.name for p in jobs if names(p) != ["job.json"]}
+
+
+def changed(tmp_path: Path, ticket: JobTicket, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the record of a job."""
+    path = tmp_path / "state" / "jobs" / ticket.id / "job.json"
+    record = json.loads(path.read_bytes())
+    change(record)
+    path.write_text(json.dumps(record))
 
 
 def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt") -> bytes:
@@ -117,7 +125,7 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert any("paragraph is split" in message for message in status.messages)
     assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
     # What is not needed any more is deleted: the upload and the journal.
-    assert names(tmp_path / "state" / "jobs" / ticket.id) == ["result.txt"]
+    assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
 
 
 def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
@@ -136,7 +144,7 @@ def test_a_job_is_its_clients(opened: Opened) -> None:
     sender = opened()
     ticket = sender.send()
     jobs, other = sender.service.jobs, Client("another")
-    for call in (jobs.status, jobs.result, jobs.cancel, jobs.delete):
+    for call in (jobs.status, jobs.result, jobs.delete):
         assert refused(lambda call=call: call(ticket.id, other)).status == 404  # type: ignore[misc]
         assert refused(lambda call=call: call(ticket.id, sender.client, "0" * 64)).status == 404  # type: ignore[misc]
         assert refused(lambda call=call: call("0" * 32, sender.client)).status == 404  # type: ignore[misc]
@@ -157,7 +165,7 @@ def in_every_state(
     return release, done, begun, waiting
 
 
-def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
+def test_deleted_at_once_whatever_its_state(
     opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
 ) -> None:
     sender = opened(files_at_once=1)
@@ -165,24 +173,6 @@ def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
     release, done, begun, waiting = in_every_state(sender, held)
     assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
     assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
-    for ticket in (waiting, begun):
-        assert jobs.cancel(ticket.id, client).state == "cancelled"
-        until(lambda ticket=ticket: ticket.id not in folders(tmp_path))  # type: ignore[misc]
-        assert refused(lambda ticket=ticket: jobs.result(ticket.id, client)).status == 409  # type: ignore[misc]
-    assert jobs.cancel(done.id, client).state == "done"
-    release()
-    later = sender.send()
-    assert sender.finished(later).state == "done"
-    assert [sender.status(ticket).state for ticket in (begun, waiting)] == ["cancelled", "cancelled"]
-    assert folders(tmp_path) == {done.id, later.id}
-
-
-def test_deleted_at_once_whatever_its_state(
-    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
-) -> None:
-    sender = opened(files_at_once=1)
-    jobs, client = sender.service.jobs, sender.client
-    release, done, begun, waiting = in_every_state(sender, held)
     for ticket in (done, begun, waiting):
         jobs.delete(ticket.id, client)
         assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
@@ -264,7 +254,7 @@ def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
     def finish(self: Any, *args: Any, **kwargs: Any) -> bool:
         if len(refusals) < 2:
             refusals.append(args)
-            raise sqlite3.OperationalError("database or disk is full")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(table.JobTable, "finish", finish)
@@ -282,8 +272,8 @@ def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[]
     release()
     for sender, ticket in tickets:
         sender.translated(ticket)
-    with sqlite3.connect(first.service.settings.state / "jobs" / "jobs.sqlite") as table:
-        order = [name for [name] in table.execute("SELECT client FROM jobs ORDER BY turn")]
+    rows = first.service.jobs._workers.table.everything()
+    order = [row.client for row in sorted(rows, key=lambda row: row.turn)]
     assert order == ["anybody", "second", "third", "anybody", "second", "anybody"]
 
 
@@ -307,8 +297,7 @@ def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> N
     again = opened()
     assert again.status(ticket).state == "done"
     again.service.jobs.close()
-    with sqlite3.connect(tmp_path / "state" / "jobs" / "jobs.sqlite") as table:
-        table.execute("UPDATE jobs SET finished = finished - 24 * 3600")
+    changed(tmp_path, ticket, lambda record: record.update(finished=record["finished"] - 24 * 3600))
     last = opened()
     assert refused(lambda: last.status(ticket)).status == 404
     assert folders(tmp_path) == set()
@@ -324,7 +313,7 @@ def test_the_oldest_finished_files_make_room(
         finished.append(ticket := sender.send())
         sender.translated(ticket)
         sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
-        sender.service.jobs._parts()[2]._measure(ticket.id, sender.client.name)
+        sender.service.jobs._workers._measure(ticket.id, sender.client.name)
     release = held(sender)
     waiting = []
     for ticket, state in zip(finished, ("done", None), strict=True):
@@ -337,9 +326,9 @@ def test_the_oldest_finished_files_make_room(
     assert {sender.status(ticket).finished for ticket in waiting} == {False}
     assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
     for ticket in waiting:
-        sender.service.jobs.cancel(ticket.id, sender.client)
-    other.service.jobs.cancel(waiting_of_other.id, other.client)
-    assert sender.service.jobs._parts()[2]._space.over("anybody", 0) < 0
+        sender.service.jobs.delete(ticket.id, sender.client)
+    other.service.jobs.delete(waiting_of_other.id, other.client)
+    assert sender.service.jobs._workers._space.over("anybody", 0) < 0
     release()
 
 
@@ -349,27 +338,24 @@ def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
         opened()
 
 
-@pytest.mark.parametrize(
-    ("pragma", "words"),
-    [("user_version = 2", "of version 2"), ("application_id = 1", "other tables")],
-)
-def test_a_folder_of_another_version_is_refused(
-    opened: Opened, tmp_path: Path, pragma: str, words: str
-) -> None:
-    opened().service.jobs.close()
-    with sqlite3.connect(tmp_path / "state" / "jobs" / "jobs.sqlite") as table:
-        table.execute(f"PRAGMA {pragma}")
-    with pytest.raises(CotextError, match=words) as error:
+def test_a_folder_of_another_version_is_refused(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send()
+    sender.service.jobs.close()
+    changed(tmp_path, ticket, lambda record: record.update(version=2))
+    with pytest.raises(CotextError, match="of version 2") as error:
         opened()
     assert "--state" in str(error.value)
 
 
-def test_a_damaged_table_is_refused(opened: Opened, tmp_path: Path) -> None:
-    opened().service.jobs.close()
-    (tmp_path / "state" / "jobs" / "jobs.sqlite").write_bytes(b"no table at all" * 1000)
-    with pytest.raises(CotextError, match="cannot be used as a table of jobs"):
+def test_a_damaged_record_is_refused(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send()
+    sender.service.jobs.close()
+    (tmp_path / "state" / "jobs" / ticket.id / "job.json").write_text('{"number": "x"}')
+    with pytest.raises(CotextError, match="cannot be read as a job"):
         opened()
-    (tmp_path / "state" / "jobs" / "jobs.sqlite").unlink()
+    shutil.rmtree(tmp_path / "state" / "jobs" / ticket.id)
     opened()  # the lock is given back
 
 
@@ -394,13 +380,13 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     (jobs / "uploads" / "0123").write_bytes(TEXT)
     (jobs / done.id / "source.txt").write_bytes(TEXT)  # killed before it was deleted
     (jobs / empty.id / "result.txt").unlink()
-    shutil.rmtree(jobs / lost.id)
+    (jobs / lost.id / "source.txt").unlink()
     again = opened()
     assert again.finished(lost).message == "the file is lost; send it again"
     assert again.translated(waiting) == again.translated(done)
     assert refused(lambda: again.status(empty)).status == 404
     assert folders(tmp_path) == {done.id, waiting.id}
-    assert names(jobs / done.id) == ["result.txt"]
+    assert sorted(names(jobs / done.id)) == ["job.json", "result.txt"]
     assert names(jobs / "uploads") == []
 
 
@@ -503,10 +489,13 @@ def test_a_system_of_the_same_name_and_another_model_begins_anew(
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [("attempts = 10", "stopped 10 times"), ("system = 'gone'", "the system 'gone' is not served any more")],
+    [
+        ({"attempts": 10}, "stopped 10 times"),
+        ({"status": {"system": "gone"}}, "the system 'gone' is not served any more"),
+    ],
 )
 def test_a_job_that_cannot_be_gone_on_with_is_given_up(
-    opened: Opened, tmp_path: Path, change: str, words: str
+    opened: Opened, tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     sender = opened()
     ticket = sender.send()
@@ -514,21 +503,21 @@ def test_a_job_that_cannot_be_gone_on_with_is_given_up(
     sender.service.jobs.close()
     jobs = tmp_path / "state" / "jobs"
     shutil.copy(jobs / ticket.id / "result.txt", jobs / ticket.id / "source.txt")
-    with sqlite3.connect(jobs / "jobs.sqlite") as table:
-        table.execute(f"UPDATE jobs SET state = 'translating', {change}")
+
+    def begun(record: dict[str, Any]) -> None:
+        status = {**record["status"], "state": "translating", **change.get("status", {})}
+        record.update({**change, "status": status})
+
+    changed(tmp_path, ticket, begun)
     assert words in opened().finished(ticket).message
 
 
 def test_options(opened: Opened, systems: Systems) -> None:
     sender = opened()
-    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), "Neu <1>.txt", fast=True)
-    assert JobOptions.from_json(options.to_json()) == options
+    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), fast=True)
     ticket = sender.send(options=options)
     assert b"Ding" in sender.translated(ticket) or b"Sache" in sender.translated(ticket)
-    assert sender.status(ticket).file_name == "Neu _1_.txt"
     assert refused(lambda: sender.send(options=JobOptions((("", "x"),)))).status == 400
-    whole = sender.send(b"It runs. It sings.", options=JobOptions(splitting=None))
-    assert sender.finished(whole).sentences == 1
 
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,28 +530,3 @@ def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch
         clock[0] += seconds
         running.advance(count)
     assert running.seconds_remaining == pytest.approx(8.0, abs=0.1)
-
-
-async def statuses(jobs: Jobs, id: str, client: Client) -> list[str]:
-    return [status.state async for status in jobs.watch(id, client)]
-
-
-def test_who_watches_may_be_sent_away(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
-    sender = opened()
-    held(sender)
-    ticket, seen = sender.send(), []
-
-    async def watch() -> None:
-        jobs = sender.service.jobs
-        async for status in jobs.watch(ticket.id, sender.client, is_over=lambda: len(seen) > 0):
-            seen.append(status.state)
-
-    asyncio.run(asyncio.wait_for(watch(), 60))
-    assert seen
-
-
-def test_watched_until_it_is_done(opened: Opened) -> None:
-    sender = opened()
-    ticket = sender.send()
-    seen = asyncio.run(statuses(sender.service.jobs, ticket.id, sender.client))
-    assert seen[-1] == "done"

@@ -108,7 +108,7 @@ def test_a_key_has_an_eighth_and_makes_room_from_its_own(world: World) -> None:
     kept, first = world.done(), world.done(who="attacker")
     path = world.service.jobs.result(first, Client("attacker"))[0]
     path.write_bytes(b"x" * 99_000)
-    world.service.jobs._parts()[2]._measure(first, "attacker")
+    world.service.jobs._workers._measure(first, "attacker")
     second = world.done(who="attacker")
     assert world.status(first, "attacker")["state"] == 404
     assert world.status(second, "attacker")["state"] == "done"
@@ -120,7 +120,7 @@ def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
     id = world.done()
     content = FILE_HEAD + b"x" * 99_000
     head = world.head("/api/files", len(content) + 10, world.keys["attacker"])
-    held = world.service.jobs._parts()[2]._space
+    held = world.service.jobs._workers._space
     with monkeypatched_pieces(), uploads(world, 9, head + content):
         until(lambda: held.over("attacker", 2_000) > 0)
         answer = world.send(who="attacker")
@@ -140,7 +140,7 @@ def test_files_before_their_keys_have_space_of_their_own(
     id = world.done()
     content = FILE_HEAD + b"x" * 20_000
     head = world.head("/translate_file", len(content) + 1_000)
-    held = world.service.jobs._parts()[2]._space
+    held = world.service.jobs._workers._space
     form = {"files": {"file": ("a.txt", TEXT * 100)}, "data": {"source": "en", "target": "de"}}
     with monkeypatched_pieces(), uploads(world, 9, head + content):
         until(lambda: held.over(workers.NOBODY, 20_000) > 0)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
 from cotext.serving.service import Client, Service
@@ -21,10 +20,12 @@ class Sender:
     system: str = "window"
 
     def send(
-        self, content: bytes | Path = TEXT, name: str = "a.txt", options: JobOptions | None = None
+        self, content: bytes = TEXT, name: str = "a.txt", options: JobOptions | None = None
     ) -> JobTicket:
         system = self.service.systems.named(self.system)
-        return self.service.jobs.submit(self.client, system, content, name, options or JobOptions())
+        with self.service.jobs.upload() as path:
+            path.write_bytes(content)
+            return self.service.jobs.submit(self.client, system, path, name, options or JobOptions())
 
     def status(self, ticket: JobTicket) -> JobStatus:
         return self.service.jobs.status(ticket.id, self.client, ticket.key)

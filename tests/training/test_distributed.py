@@ -25,7 +25,6 @@ from tiny_runs import (
     silent,
     train_here,
     with_section,
-    write_run,
 )
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
@@ -38,8 +37,7 @@ from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.corpus import Corpus, corpus_of
-from cotext.training.prepared_data import open_data
+from cotext.training.prepared_data import Corpus, corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
@@ -217,22 +215,6 @@ def test_processes_end_with_the_same_weights(demanding: tuple[Config, Path]) -> 
     assert len(bleu) == 2
 
 
-def test_corrections_of_low_rank(data: Path, tmp_path: Path) -> None:
-    """The same on both processes, from gradients of both; and they go on exactly."""
-    first = write_run(tmp_path / "first", run_config(), open_data(data).tokenizer)
-    config = run_config(init=str(first), lora={"rank": 2}, max_updates=4, validate_every=2, max_tokens=200)
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    train_in_two(config, data, whole)
-    train_in_two(with_section(config, "train", max_updates=2), data, run)
-    train_in_two(config, data, run)
-    for path in ckpt.checkpoint_folder(whole, 4).glob("*.safetensors"):
-        assert_same_file(ckpt.checkpoint_folder(run, 4) / path.name, path)
-    of_both = [load_file(whole / f"rank-{rank}.safetensors") for rank in (0, 1)]
-    assert all(torch.equal(tensor, of_both[1][n]) for n, tensor in of_both[0].items() if n != "documents")
-    own = load_file(ckpt.checkpoint_folder(whole, 4) / "low-rank.safetensors")
-    assert all(bool(tensor.any()) for tensor in own.values())
-
-
 def test_two_processes_resume_exactly(data: Path, demanding: tuple[Config, Path], tmp_path: Path) -> None:
     config, whole = demanding
     run = tmp_path / "run"
@@ -368,7 +350,6 @@ def test_every_kind_of_system_can_be_divided(data: Path, tmp_path: Path, recipe:
     [
         (1, {}, "there is one; start several"),
         (2, {"validate_bleu": True}, "train.validate_bleu = false"),
-        (2, {"lora": {"rank": 2}}, "low-rank adaptation"),
     ],
 )
 def test_what_is_not_divided(processes: int, settings: dict[str, Any], message: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cotext.runtime.integrity import sealed
-from cotext.training.log import MetricsLog
+from cotext.training.trainer import MetricsLog
 
 
 def points(folder: Path, tag: str) -> list[tuple[int, float]]:

@@ -9,22 +9,22 @@ import pytest
 import torch
 from command_line import World, cotext, documents_file, succeed
 from test_beam_search import penalised
-from test_casa import CONTEXT, SYSTEMS, config_of, model_of
+from test_casa import CONTEXT, config_of, model_of
 from test_casa import TOKENIZER as CASA_TOKENIZER
 from test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
 from test_window_groups import SYSTEMS as GROUPED
 from test_window_groups import translator as grouped
 
 from cotext.config.decoding import LengthPenaltyForm
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.files.translate_files import check_outputs_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
-from cotext.translation.sentence_lists import further
 from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.window_search import further
 
 CPU = torch.device("cpu")
 
@@ -100,21 +100,6 @@ def test_lists_change_nothing_of_rows_that_see_each_other(name: str, schedule: s
     assert check(plain, listed, 3) > 0
 
 
-def test_lists_of_sentences_that_are_written_at_once() -> None:
-    def system(**decode: Any) -> DocumentTranslator:
-        config = config_of(CONTEXT)
-        config = replace_decode(config, beam=6, **decode)
-        return DocumentTranslator(model_of(CONTEXT), config, CASA_TOKENIZER, CPU)
-
-    documents = [Document("a", ("the cat sat", "", "it saw a mat again", "cat")), Document("b", ("again",))]
-    listed = translated(system(nbest=4), documents)
-    assert check(translated(system(), documents), listed, 4) == 4
-    for translation in listed:
-        for candidates in translation.lists:
-            assert all(candidate.score == candidate.log_probability for candidate in candidates)
-            assert sorted(candidates, key=lambda c: -c.score) == [*candidates]
-
-
 def replace_decode(config: Any, **decode: Any) -> Any:
     return config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
 
@@ -142,10 +127,10 @@ def test_what_has_no_lists_is_refused(decode: dict[str, Any], message: str) -> N
         translator(STRATEGIES["sentence"], PLAIN, nbest=2, **decode)
 
 
-def test_one_path_for_a_row_has_no_lists() -> None:
-    config = replace_decode(config_of(SYSTEMS["GLAT"]), beam=2, nbest=2)
-    with pytest.raises(CotextError, match="one output for a whole row"):
-        DocumentTranslator(model_of(SYSTEMS["GLAT"]), config, CASA_TOKENIZER, CPU)
+def test_what_has_no_beam_has_no_lists() -> None:
+    config = replace_decode(config_of(CONTEXT), beam=2, nbest=2)
+    with pytest.raises(CotextError, match="is non-autoregressive and has no beam"):
+        DocumentTranslator(model_of(CONTEXT), config, CASA_TOKENIZER, CPU)
 
 
 # --- files

@@ -265,7 +265,6 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
     out = tmp_path / "out"
     commands = {
         "train": train_arguments(world.folder, out),
-        "probe": ["probe", world.run, "--task", "order", "--data", world.folder / "data", "--out", out],
         "attention": ["attention", world.run, source, "--out", out],
         "demo": ["demo", "--out", out],
     }

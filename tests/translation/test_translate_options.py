@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from command_line import World, cotext, listing, succeed
-from faking import members
-from test_macros import with_macros
 
 from cotext.cli import translate
 from cotext.files import translate_blocks, translate_request
@@ -86,18 +84,6 @@ def test_a_sentence_over_the_limit_is_named_by_its_place(world: World, tmp_path:
     command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
     refused = " ".join(cotext(*command, "--set", "max_source_tokens=50").err.split())
     assert "a.md: line 5: document 1, sentence 3: " in refused
-
-
-def test_macros_stay_or_go_as_asked(world: World, tmp_path: Path) -> None:
-    source = tmp_path / "a.docm"
-    source.write_bytes(with_macros())
-    kept = succeed("translate", world.run, source, "--out", tmp_path / "b.docm")
-    gone = succeed("translate", world.run, source, "--out", tmp_path / "c.docm", "--drop-macros")
-    assert "macros are kept" in kept.err
-    assert "its macros are dropped" in gone.err
-    parts = [members((tmp_path / name).read_bytes()) for name in ("b.docm", "c.docm")]
-    assert ["word/vbaProject.bin" in each for each in parts] == [True, False]
-    assert parts[0]["word/document.xml"] == parts[1]["word/document.xml"]
 
 
 def test_a_page_that_was_interrupted_is_written(

@@ -8,9 +8,8 @@ import torch
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 from cotext.data.documents import ParallelDocument
-from cotext.translation.alignment import Attended, align
+from cotext.translation.alignment import Attended, align, differences
 from cotext.translation.translator import DocumentTranslator
-from cotext.translation.word_removal import differences
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 DOCUMENT = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))

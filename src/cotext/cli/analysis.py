@@ -1,4 +1,4 @@
-"""Commands that examine trained models: `probe`, `attention`, `windows`, `context`, `cxmi` and `speed`."""
+"""Commands that examine trained models: `attention`, `context`, `cxmi` and `speed`."""
 
 import typer
 
@@ -7,25 +7,8 @@ from cotext.evaluation.requests import (
     ContextRequest,
     CxmiRequest,
     DocumentRequest,
-    ProbeRequest,
     SpeedRequest,
-    WindowsRequest,
 )
-
-
-def probe(request: ProbeRequest, json: Json = False) -> None:
-    """Probe each encoder layer for token positions with a linear classifier."""
-    from cotext.evaluation.studies.probing.report import as_dict, probe_runs, render
-    from cotext.runtime.progress import meter
-
-    with meter("probing", 0) as progress:
-        found = probe_runs(request, progress.restart, progress.advance)
-    if json:
-        typer.echo(as_json(as_dict(found, request.tokens, request.seeds)))
-        return
-    for summary in found:
-        typer.echo(f"{render(summary)}\n")
-    typer.echo(f"{request.folder}: probing.json, {', '.join(f'{name}.png' for name in found[0].tasks)}")
 
 
 def attention(request: DocumentRequest, json: Json = False) -> None:
@@ -35,17 +18,6 @@ def attention(request: DocumentRequest, json: Json = False) -> None:
     report = report_attention(request)
     written = f"{request.out}: attention.json, {', '.join(report.pictures)}"
     typer.echo(as_json(report.as_dict()) if json else f"{report.signature}\n{report.render()}\n{written}")
-
-
-def windows(request: WindowsRequest, json: Json = False) -> None:
-    """Measure loss and attention in windows of sentences, of the trained size and of others."""
-    from cotext.evaluation.studies.windows.report import report_windows
-    from cotext.runtime.progress import meter
-
-    with meter("measuring", 0) as progress:
-        report = report_windows(request, progress.restart, progress.advance)
-    written = f"{request.out}: windows.json and plots"
-    typer.echo(as_json(report.as_dict()) if json else f"{report.render()}\n{written}")
 
 
 def context(request: ContextRequest, json: Json = False) -> None:
@@ -61,37 +33,19 @@ def context(request: ContextRequest, json: Json = False) -> None:
 
 def cxmi(request: CxmiRequest, json: Json = False) -> None:
     """Measure how much context adds to the log-probability of references (CXMI)."""
-    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
-    from cotext.evaluation.studies.context.context_shards import CorpusUseJob
-    from cotext.evaluation.studies.context.context_use import CONDITIONS
-    from cotext.language_models.config import is_endpoint
+    from cotext.evaluation.studies.context.context_corpus import CorpusUseJob, measure_corpus
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_run, open_scorer
 
-    source, target, out, part = request.source, request.target, request.out, request.part()
-    asked = CorpusQuestion(request.context or CONDITIONS, request.translate, request.protocols, request.seed)
-    if is_endpoint(request.run):
-        from cotext.cli.endpoints import cxmi_by_endpoint
-
-        cxmi_by_endpoint(request, asked, json)
-        return
+    inputs, out = [request.source, request.target], request.out
     open_one = open_run if request.translate else open_scorer
     opening = (request.run, request.device, dict(request.decode), request.checkpoint)
-    if part is not None and out is not None:
-        check_shard_output(out, [source, target])
-        job = CorpusUseJob(open_one(*opening), source, target, asked, out, part, format=request.format)
-        do_shard(job, json)
+    if request.part() is not None and out is not None:
+        check_shard_output(out, inputs)
+        do_shard(CorpusUseJob(open_one(*opening), request), json)
         return
-    with output(out, [source, target]), meter("scoring", 0) as progress:
-        found = measure_corpus(
-            open_one(*opening),
-            source,
-            target,
-            asked,
-            format=request.format,
-            on_start=progress.restart,
-            on_sentences=progress.advance,
-        )
+    with output(out, inputs), meter("scoring", 0) as progress:
+        found = measure_corpus(open_one(*opening), request, progress.restart, progress.advance)
         write_figures(out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 

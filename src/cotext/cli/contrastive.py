@@ -1,28 +1,25 @@
 """The command `contrastive`: suites of candidates, and suites of ctxPro, which a system translates."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cotext.cli.endpoints import connected
+from cotext.cli.endpoints import require_for_endpoints
 from cotext.cli.messages import printable, tell_slow_precision
 from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
-from cotext.evaluation.requests import ContrastiveRequest
-from cotext.runtime.errors import CotextError
+from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.data.ctxpro import GenerativeSuite
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
     from cotext.evaluation.studies.contrastive.evidence import Evidence
     from cotext.language_models.client import Client
-    from cotext.language_models.scoring_offer import ScoringOffer
     from cotext.translation.open import OpenedRun
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
@@ -30,22 +27,23 @@ if TYPE_CHECKING:
     Found = tuple[ContrastiveReport | None, GenerativeReport | None]
 
 Tell = Callable[[str], None]  # what a person reads of the figures
+# Options that are not for language models, whose translations alone are judged.
+FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "context")
 
 
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.data.suite_files import read_suite
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
+    from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
 
     if request.is_ctxpro:
         _of_ctxpro(request, json)
         return
-    out, part, controls = request.out, request.part(), request.controls
+    out, part = request.out, request.part()
     loaded = [(path, read_suite(path)) for path in request.suites]
-    rules = SuiteRules(request.tie, request.score, controls, request.context)
     if is_endpoint(request.run):
-        _by_endpoint(request, loaded, rules, json)
+        _by_endpoint(request, loaded, json)
         return
     if part is not None and out is not None:
         check_shard_output(out, request.suites)
@@ -53,18 +51,16 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
         opened = _opened(request, translates=request.generate)
         _check_languages(opened, loaded)
         window = context_window_of(opened.translator)
-        if controls and not window.has_context:
+        if request.controls and not window.has_context:
             typer.echo(
                 f"{request.run} reads single sentences: --controls has no context to remove\n", err=json
             )
-            rules = replace(rules, controls=False)
-        if part is not None and out is not None:
-            from cotext.evaluation.studies.contrastive.contrastive_shards import SuitesJob
-
-            do_shard(SuitesJob(opened, loaded, out, part, rules, request.generate), json)
+            request = replace(request, controls=False)
+        if part is not None:
+            do_shard(SuitesJob(opened, loaded, request), json)
             return
-        found = _scored(opened, loaded, rules, request.generate, suite_recipe(opened))
-        write_reports(out, loaded, found, rules, window, tell_of(json), json)
+        found = _scored(opened, loaded, request)
+        write_reports(out, loaded, found, request, window, tell_of(json), json)
 
 
 def _opened(request: ContrastiveRequest, translates: bool) -> "OpenedRun":
@@ -87,19 +83,16 @@ def _check_languages(
         check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
 
 
-def _scored(
-    opened: "OpenedRun", suites: "Suites", rules: "SuiteRules", generate: bool, recipe: dict[str, str]
-) -> "Iterator[Found]":
+def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
     """The report on each suite, and that on its translations where they are asked for."""
-    from cotext.evaluation.studies.contrastive.contrastive import run_suite
+    from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe
     from cotext.runtime.progress import meter
 
     for _, suite in suites:
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                opened.translator, suite, **asdict(rules), recipe=recipe, on_candidates=progress.advance
-            )
-        yield report, _generated(opened, suite) if generate else None
+            recipe = suite_recipe(opened)
+            report = run_suite(opened.translator, suite, request, recipe, progress.advance)
+        yield report, _generated(opened, suite) if request.generate else None
 
 
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
@@ -118,7 +111,7 @@ def write_reports(
     out: Path | None,
     suites: "Suites",
     found: "Iterable[Found]",
-    rules: "SuiteRules",
+    rules: SuiteRules,
     window: "ContextWindow",
     tell: Tell,
     json: bool,
@@ -220,66 +213,29 @@ def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
     write_figures(request.out, figures)
 
 
-def _by_endpoint(request: ContrastiveRequest, suites: "Suites", rules: "SuiteRules", json: bool) -> None:
-    """Judge suites by the language model of a description.
-
-    By log-probabilities where the API offers them, else by generation: which of the two is told, and is in
-    the signature.
+def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
+    """Judge suites by what the language model of a description writes.
 
     Raises:
-        CotextError: an option that is for runs, controls where no log-probabilities are offered, and as
-            `run_endpoint_suite`.
+        CotextError: an option that is for runs, and as `write_endpoint_forms`.
     """
     from cotext.data.languages import check_pair
-    from cotext.evaluation.studies.context.endpoint_contexts import window_of_endpoint
+    from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+    from cotext.language_models.client import Client
 
-    description = request.run
-    with output(request.out, request.suites), connected(request) as (client, offer):
+    require_for_endpoints(request, request.run, FOR_RUNS)
+    with output(request.out, request.suites), Client.open(request.run, dict(request.decode)) as client:
         for path, suite in suites:
-            check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{description} translates")
-        window = window_of_endpoint(client.endpoint)
-        if rules.controls and not window.has_context:
-            typer.echo(
-                f"{description} shows single sentences: --controls has no context to remove\n", err=json
-            )
-            rules = replace(rules, controls=False)
-        if offer.way is None and (rules.controls or rules.context != "true"):
-            option = "--controls" if rules.controls else f"--context {rules.context}"
-            raise CotextError(
-                f"{description}: {offer.in_words}: {option} compares them; leave it out, and the suite is "
-                "judged by what the model writes"
-            )
+            check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
         tell = tell_of(json)
-        judged_by = "log-probabilities" if offer.way else "what the model writes, and not candidates"
-        tell(f"{printable(offer.in_words)}: judged by {judged_by}\n")
-        reports = _suite_reports(client, offer, suites, rules, request.generate)
-        write_reports(request.out, suites, reports, rules, window, tell, json)
+        tell("judged by what the model writes, and not by candidates\n")
+        found = ((None, _written_forms(client, suite)) for _, suite in suites)
+        write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), tell, json)
         tell(printable(client.counts.in_words(client.endpoint.prices)))
 
 
-def _suite_reports(
-    client: "Client",
-    offer: "ScoringOffer",
-    suites: "Sequence[tuple[Path, ContrastiveSuite]]",
-    rules: "SuiteRules",
-    generate: bool,
-) -> "Iterator[tuple[ContrastiveReport | None, GenerativeReport | None]]":
-    """The report on the candidates of each suite, and that on its translations; one of them, or both."""
-    from cotext.evaluation.studies.contrastive.endpoint_suites import requests_of_suite, run_endpoint_suite
-    from cotext.language_models.scorer import PromptScorer
-    from cotext.runtime.progress import meter
-
-    for _, suite in suites:
-        report = None
-        if offer.way is not None:
-            scorer = PromptScorer(client, offer.way)
-            with meter(suite.name, requests_of_suite(suite, rules)) as progress:
-                report = run_endpoint_suite(scorer, suite, rules, progress.advance)
-        yield report, _written_forms(client, suite) if generate or report is None else None
-
-
 def _written_forms(client: "Client", suite: "ContrastiveSuite") -> "GenerativeReport":
-    from cotext.evaluation.studies.contrastive.endpoint_suites import write_endpoint_forms
+    from cotext.evaluation.studies.contrastive.contrastive import write_endpoint_forms
     from cotext.runtime.progress import meter
 
     with meter(f"{suite.name}, translating", 0) as progress:

@@ -11,6 +11,9 @@ Every step is a command of the command line, run in a child process; steps that 
 """
 
 import json
+import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -27,15 +30,15 @@ from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
+from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
-from cotext.evaluation.studies.metrics_file import read_metrics
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
-from cotext.runtime.progress import meter
+from cotext.runtime.progress import Meter, meter
 from cotext.runtime.version import __version__
+from cotext.runtime.workers import usable_cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,12 @@ only with a clue in another sentence: "it" is er, sie or es by the gender of a t
 "you" is du or Sie by who is spoken to. A system with the clue in its context window should learn this; one
 without it can only guess, so its accuracy should be at chance.
 """
+WORDS = (
+    "sentence translates every sentence by itself. s4to4 reads a window of four sentences, the current one "
+    "and the three before it, in source and target. s4to4+shift+CD does so too. It shifts the positions of "
+    "every sentence, which tells sentences apart (shift). In its loss the current sentence counts more than "
+    "the others (context discounting, CD).",
+)
 
 
 def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
@@ -127,7 +136,9 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         _open_folder(out, settings)
         _prepare(out, settings)
         run_jobs(_jobs(out, settings), usable_cores())
-        found = compare_folders(_comparison(out, settings.systems), lambda what, total: lambda done: None)
+        found = compare_folders(
+            _comparison(out, settings.systems), lambda what: Meter(what, 0, None, shown=False), WORDS
+        )
         typer.echo(as_text(found, brief=True))
         _conclude(out, settings, time.monotonic() - started)
 
@@ -189,9 +200,17 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
         return config.train.max_updates, config.view.before + config.view.after
 
     longest_first = sorted(settings.systems, key=length, reverse=True)
-    training = [_training(out, system, configs[system.name], settings) for system in longest_first]
+    training = [
+        _training(
+            out, system, configs[system.name], settings, f"train {system.title} ({n} of {len(configs)})"
+        )
+        for n, system in enumerate(longest_first, 1)
+    ]
     (out / "results").mkdir(exist_ok=True)
-    return [*training, *(_evaluation(out, system) for system in longest_first)]
+    measuring = [
+        _evaluation(out, system, job.name) for system, job in zip(longest_first, training, strict=True)
+    ]
+    return [*training, *measuring]
 
 
 def _config(system: DemoSystem, settings: DemoSettings) -> Config:
@@ -204,7 +223,7 @@ def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
     return list(by_key.values())
 
 
-def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSettings) -> Job:
+def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSettings, name: str) -> Job:
     run = out / system.name
 
     def finished() -> bool:
@@ -223,7 +242,7 @@ def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSetti
         return int(metrics[-1]["update"]), " ".join(notes)
 
     return Job(
-        name=f"train {system.title}",
+        name=name,
         command=_child(*_arguments(out, system, settings)),
         log=out / "logs" / f"train-{system.name}.log",
         finished=finished,
@@ -232,8 +251,8 @@ def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSetti
     )
 
 
-def _evaluation(out: Path, system: DemoSystem) -> Job:
-    """Measurements of one system, which its folder keeps for the comparison of all."""
+def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
+    """Measurements of one system, which its folder keeps; they wait for the job `training`."""
     page = out / "results" / f"{system.name}.html"
 
     def finished() -> bool:
@@ -243,7 +262,7 @@ def _evaluation(out: Path, system: DemoSystem) -> Job:
     request = _comparison(out, [system])
     suites = [part for suite in request.suite for part in ("--suite", suite)]
     test = ("--source", out / "test.en", "--reference", out / "test.de")
-    quick = ("--no-use", "--no-attention")
+    quick = ("--no-use",)
     return Job(
         name=f"measure {system.title}",
         command=_child("compare", *request.runs, *test, *suites, *quick, "--out", page),
@@ -251,7 +270,7 @@ def _evaluation(out: Path, system: DemoSystem) -> Job:
         finished=finished,
         total=1,
         progress=lambda: (0, ""),
-        after=(f"train {system.title}",),
+        after=(training,),
     )
 
 
@@ -262,7 +281,6 @@ def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
         reference=out / "test.de",
         suite=tuple(sorted((out / "data" / "contrastive").glob("*.json"))),
         use=False,
-        attention=False,
         out=out / "report.html",
         csv=out / "report.csv",
     )
@@ -288,19 +306,31 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Where everything is, and what to do next."""
     best, data = out / settings.systems[-1].name, out / "data"
     minutes, rest = divmod(round(seconds), 60)
+    cotext = _own_command()
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
-        "What to try next:\n"
-        f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
-        f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
-        f"  cotext evaluate --hypothesis test.de --reference {data / 'test.de'} --source {data / 'test.en'}\n"
-        "  cotext prepare-controlled medium --out medium\n"
-        f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
-        "  cotext systems\n\n"
+        "What to try next, first of all the server's page: one click shows which sentence decided a word:\n"
+        f"  {cotext} serve {best}\n"
+        f"  {cotext} contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
+        f"  {cotext} translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
+        f"  {cotext} evaluate --hypothesis test.de --source {data / 'test.en'} "
+        f"--reference {data / 'test.de'}\n"
+        f"  {cotext} prepare-controlled medium --out medium\n"
+        f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
+        f"  {cotext} systems\n\n"
         "With documents of your own, a sentence a line and an empty line between documents:\n"
-        "  cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
+        f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
         "--out data/x\n"
-        f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
-        "  cotext translate runs/a document.en --out document.de"
+        f"  {cotext} train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
+        f"  {cotext} translate runs/a document.en --out document.de"
     )
+
+
+def _own_command() -> str:
+    """How to call the command line of this installation from the current folder."""
+    own = Path(sys.executable).with_name("cotext")
+    found = shutil.which("cotext")
+    if not own.is_file() or (found is not None and Path(found).resolve() == own.resolve()):
+        return "cotext"
+    return shlex.quote(os.path.relpath(own))

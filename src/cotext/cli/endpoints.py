@@ -1,23 +1,18 @@
 """Language models behind an API, where a command takes a run."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from cotext.cli.messages import printable
-from cotext.cli.options import as_json, counted, output, write_figures
-from cotext.evaluation.requests import ContrastiveRequest, CxmiRequest
+from cotext.cli.options import as_json, counted
 from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Request, option_name, options_of
 
 if TYPE_CHECKING:
-    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion
-    from cotext.language_models.client import Client
-    from cotext.language_models.scoring_offer import ScoringOffer
     from cotext.language_models.translate_file import EndpointReport
 
 # Options of `translate` that are for runs.
@@ -25,15 +20,12 @@ _FOR_RUNS = (
     *(
         "glossary",
         "keep",
-        "consistency",
-        "lemmas",
-        "target_lemmas",
         "memory",
         "bilingual",
         "scores",
         "splitter",
     ),
-    *("abbreviations", "entries", "drop_macros", "device", "checkpoint", "on", "workers", "shard"),
+    *("abbreviations", "entries", "device", "checkpoint", "on", "workers", "shard"),
 )
 
 
@@ -113,48 +105,6 @@ def _tell(outs: Sequence[Path], reports: "Sequence[EndpointReport]", json: bool,
             typer.echo(f"  {printable(line)}")
     for signature in dict.fromkeys(report.signature for report in reports):
         typer.echo(signature)
-
-
-def cxmi_by_endpoint(request: CxmiRequest, asked: "CorpusQuestion", json: bool) -> None:
-    """CXMI of a corpus for the language model of a description.
-
-    Raises:
-        CotextError: an option that is for runs, an API that offers no log-probabilities, and as
-            `read_endpoint_corpus` and `measure_endpoint_corpus`.
-    """
-    from cotext.evaluation.studies.context.endpoint_contexts import (
-        measure_endpoint_corpus,
-        read_endpoint_corpus,
-    )
-    from cotext.language_models.scorer import PromptScorer
-    from cotext.runtime.progress import meter
-
-    source, target, out = request.source, request.target, request.out
-    with output(out, [source, target]), connected(request) as (client, offer):
-        documents = read_endpoint_corpus(client.endpoint, source, target, asked, request.format)
-        if offer.way is None:
-            raise CotextError(f"{request.run}: {offer.in_words}, and CXMI is a difference of them")
-        scorer = PromptScorer(client, offer.way)
-        with meter("scoring", sum(map(len, documents))) as progress:
-            use = measure_endpoint_corpus(scorer, documents, asked, progress.advance)
-        write_figures(out, use.as_dict())
-        usage = printable(client.counts.in_words(client.endpoint.prices))
-    typer.echo(as_json(use.as_dict()) if json else f"{use.render()}\n{usage}")
-
-
-@contextmanager
-def connected(request: CxmiRequest | ContrastiveRequest) -> "Iterator[tuple[Client, ScoringOffer]]":
-    """The client of the language model of a request, and how it offers scores.
-
-    Raises:
-        CotextError: an option that is for runs.
-    """
-    from cotext.language_models.client import Client
-    from cotext.language_models.scoring_offer import find_offer
-
-    require_for_endpoints(request, request.run, ("device", "checkpoint", "shard"))
-    with Client.open(request.run, dict(request.decode)) as client:
-        yield client, find_offer(client, client.endpoint)
 
 
 def require_for_endpoints(request: Request, description: Path, others: Sequence[str]) -> None:

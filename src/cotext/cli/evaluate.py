@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from cotext.evaluation.requests import (
     ProfileRequest,
 )
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.runtime.progress import Meter
 
 
 @contextmanager
@@ -87,11 +90,11 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
 
     with ExitStack() as shown:
 
-        def watch(what: str, total: int) -> Callable[[int], None]:
+        def new_meter(what: str) -> "Meter":
             shown.close()
-            return shown.enter_context(meter(what, total)).advance
+            return shown.enter_context(meter(what, 0))
 
-        found = compare_folders(request, watch)
+        found = compare_folders(request, new_meter)
     written = ", ".join(map(str, request.outputs))
     typer.echo(as_json(as_dict(found)) if json else f"{as_text(found)}\n\n{written}")
 

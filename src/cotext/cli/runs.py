@@ -12,7 +12,7 @@ from cotext.runtime.errors import CotextError, nearest_known
 from cotext.runtime.integrity import is_occupied
 from cotext.runtime.version import __version__
 
-TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
+TARGETS = ("ctranslate2", "hub", "int8")
 
 
 def average(
@@ -96,8 +96,8 @@ def import_pretrained(
     files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
     with its own.
     """
+    from cotext.interchange.foreign import LanguagePair
     from cotext.interchange.importing import import_model
-    from cotext.interchange.language_pair import LanguagePair
 
     there = is_occupied(out)
     found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
@@ -112,7 +112,7 @@ def import_pretrained(
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
-    to: Annotated[str, typer.Option(help="ctranslate2, huggingface, hub or int8.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, hub or int8.")],
     out: Annotated[Path, typer.Option(help="Folder to make, or one with the same export, to compare.")],
     quantization: Annotated[
         str | None,
@@ -134,8 +134,8 @@ def export(
 ) -> None:
     """Export a run: for other programs, for publishing, or in int8.
 
-    ctranslate2: an engine for CTranslate2. huggingface: a model for transformers. hub: a folder with a model
-    card, to publish. int8: a run of about a fourth of the size, for translating and scoring only.
+    ctranslate2: an engine for CTranslate2. hub: a folder with a model card, to publish. int8: a run of about
+    a fourth of the size, for translating and scoring only.
     """
     from cotext.interchange.model_names import resolve_run
 
@@ -153,17 +153,8 @@ def export(
 
         export_engine(run, out, quantization or "float32", checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}")
-    elif to == "huggingface":
-        from cotext.interchange.huggingface import export_huggingface
-
-        found = export_huggingface(run, out, checkpoint)
-        typer.echo(
-            f"{out}: the run itself, for Cotext alone: no class of Hugging Face expresses {', '.join(found)}"
-            if found
-            else f"{out}: load it with transformers"
-        )
     elif to == "int8":
-        from cotext.interchange.int8 import export_int8
+        from cotext.interchange.hub import export_int8
 
         export_int8(run, out, checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")

@@ -36,7 +36,10 @@ def serve(request: ServeRequest) -> None:
         log_to_standard_error()
         address = address_of(listening)
         serve_until_stopped(
-            made, listening, lambda: typer.echo(_greeting(address, service.systems, settings.keys))
+            made,
+            listening,
+            lambda: typer.echo(_greeting(address, service.systems, settings.keys)),
+            lambda: typer.echo("stopping: requests in flight are finished; a second Ctrl-C ends it at once"),
         )
 
 
@@ -79,5 +82,9 @@ def _greeting(address: str, systems: "Systems", keys: Path | None) -> str:
     key = "any" if keys is None else "$KEY"
     curl = f"curl {address}/v2/translate -H 'Authorization: DeepL-Auth-Key {key}'".replace("'", '"')
     return "\n".join(
-        [address, *listed, f"{curl} --data-urlencode text='Hello, world.' -d target_lang={target}"]
+        [
+            f"open {address} in a browser",
+            *listed,
+            f"{curl} --data-urlencode text='Hello, world.' -d target_lang={target}",
+        ]
     )

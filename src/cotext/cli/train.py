@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from cotext.cli.options import Json, as_json
-from cotext.runtime.allocation import map_large_blocks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import is_first_process
 from cotext.runtime.signals import INTERRUPTED
@@ -17,18 +16,12 @@ from cotext.training.requests import TrainRequest
 
 if TYPE_CHECKING:
     from cotext.config.recipe import Config
-    from cotext.training.callbacks import TrainingCallbacks
     from cotext.training.resume import TrainingProgress
+    from cotext.training.trainer import TrainingCallbacks
 
 
 def train(request: TrainRequest, json: Json = False) -> None:
     """Train a system; the same command resumes an interrupted training."""
-    if request.spare_memory and not map_large_blocks():  # before torch is imported
-        raise CotextError(
-            "--spare-memory needs Linux with glibc and huge pages (madvise or always in "
-            "/sys/kernel/mm/transparent_hugepage/enabled), and no allocation chosen in the environment; "
-            "leave it out"
-        )
     from cotext.config.recipe import load_config
 
     if json and not request.dry_run:
@@ -119,7 +112,7 @@ def state_of(done: "TrainingProgress") -> str:
 def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
     """Callbacks that show a training on the screen."""
     from cotext.runtime.progress import console, meter
-    from cotext.training.callbacks import TrainingCallbacks
+    from cotext.training.trainer import TrainingCallbacks
 
     with meter(what, updates, shown=not quiet) as progress:
 

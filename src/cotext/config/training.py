@@ -25,17 +25,6 @@ class LossConfig(Closed):
     the end of training."""
 
 
-class LoraConfig(Closed):
-    """Low-rank adaptation (Hu et al. 2022), where training starts from another run."""
-
-    rank: Annotated[int, Field(ge=0, le=65_536, strict=True)] = 0
-    """Where training starts from another run: train only low-rank corrections of this rank to that run's
-    linear layers, and the new parts of the model. Saved models have the corrections added in. 0: train all
-    weights. Usual: 8 to 64."""
-    alpha: Annotated[float, Field(gt=0, le=65_536)] = 16.0
-    """The corrections are scaled by `alpha / rank`."""
-
-
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
@@ -61,9 +50,7 @@ class TrainConfig(Closed):
     """Number of updates over which these parts are blended in, linearly; translation and validation always
     have them in full. Default: the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Learning rate of parameters that do not come from the other run, among them low-rank corrections, as a
-    multiple of `learning_rate`."""
-    lora: LoraConfig = LoraConfig()
+    """Learning rate of parameters that do not come from the other run, as a multiple of `learning_rate`."""
     seed: Seed = 1
     """Random seed for initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -73,10 +60,8 @@ class TrainConfig(Closed):
     max_cpu_minutes: NonNegativeFloat = 0.0
     """Most processor time to train for, in minutes, summed over threads and processes, without validation and
     checkpoints; 0: no limit. Schedules depend on `max_updates` only."""
-    max_tokens: PositiveInt | Literal["auto"] = 16_000
-    """Batch size in tokens for each process: rows times the length of the longer side, padding included.
-    `auto`: as many as fit into memory, measured when training begins and recorded in the run; learning rate
-    and warm-up are not changed."""
+    max_tokens: PositiveInt = 16_000
+    """Batch size in tokens for each process: rows times the length of the longer side, padding included."""
     checkpoint_activations: bool = False
     """Keep only the inputs of layers for the backward pass and compute the rest again: the same results, with
     less memory and about a third more time."""
@@ -145,9 +130,3 @@ class TrainConfig(Closed):
     threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
     """CPU threads of each process, at most the number of cores; 0: one for models with `dimension` below 256,
     otherwise all cores."""
-
-    @property
-    def batch_tokens(self) -> int:
-        """`max_tokens` of a run, which is settled."""
-        assert self.max_tokens != "auto"
-        return self.max_tokens

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import SIDES, ChunkEncoder, location_of
+from cotext.data.encoding import ChunkEncoder, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import OUTER_SPACE, check_readable, is_regular, numbered_lines
+from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, languages_of_names, primary_language
 from cotext.data.preparation import Preparation
@@ -30,8 +30,6 @@ from cotext.data.tokenizer import (
     load_tokenizer,
     require_languages,
     train_tokenizer,
-    trimmed,
-    with_all_processors,
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -77,7 +75,7 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
-        if not is_regular(path):
+        if not path.is_file():
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
 
@@ -90,7 +88,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     Raises:
         CotextError: as the reader of the format does.
     """
-    if target is not None or not is_regular(source):
+    if target is not None or not source.is_file():
         return languages_of_names(source, target)
     read = find_format(format or detect_format(source)).languages
     codes = [primary_language(code) for code in (read(source) if read else ())]
@@ -142,20 +140,6 @@ def encode_corpus(
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
     return Encoded(collector.statistics(), found)
-
-
-def pieces_seen(
-    documents: Iterable[ParallelDocument], tokenizer: Tokenizer, on_documents: OnDocuments
-) -> set[int]:
-    """The pieces that a corpus is encoded as, on either side."""
-    seen, count = set[int](), 0
-    for chunk in chunks_of(documents):
-        texts = ([s for d in chunk for s in d.source], [t for d in chunk for t in d.target])
-        for side, sentences in zip(SIDES, texts, strict=True):
-            seen.update(piece for ids in tokenizer.encode_batch(sentences, side) for piece in ids)
-        count += len(chunk)
-        on_documents("trimming the vocabulary", count)
-    return seen
 
 
 def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
@@ -242,8 +226,7 @@ def selection_notes(corpus: CorpusSplit) -> list[str]:
     return render(corpus.split, corpus.selection, location)
 
 
-# --- The tokenizer of prepared data: trained on the corpus or on other text, or that of other data,
-# trimmed.
+# --- The tokenizer of prepared data: trained on the corpus or on other text, or that of other data.
 
 
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
@@ -324,9 +307,8 @@ def build_tokenizer(
     *,
     texts: Sequence[Path] = (),
     learn_from: CorpusSplit | None = None,
-    trim: bool = False,
 ) -> None:
-    """Check all sentences of the corpora and train, trim or copy the tokenizer, unless that is done.
+    """Check all sentences of the corpora and train or copy the tokenizer, unless that is done.
 
     It is trained on `texts`, else on `learn_from`, else on the first of the corpora.
     """
@@ -340,8 +322,6 @@ def build_tokenizer(
     sentences = _Sentences(groups, on_documents)
     if isinstance(chosen, TokenizerSettings):
         tokenizer = train_tokenizer(sentences, chosen)
-    elif trim:
-        tokenizer = trimmed(chosen, pieces_seen(documents, with_all_processors(chosen), on_documents))
     else:
         tokenizer = chosen
         for _ in sentences:  # which are checked while they are read

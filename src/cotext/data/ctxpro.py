@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import kind_of, number_of, sentence_of, sharing, text_of
-from cotext.data.formats.streams import COMPRESSIONS, beginning, is_regular, numbered_lines, read_whole
+from cotext.data.formats.streams import COMPRESSIONS, beginning, numbered_lines, read_whole
 from cotext.data.languages import CODES, Languages
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -67,7 +67,7 @@ def is_ctxpro(content: Any) -> bool:
 
 def is_ctxpro_file(path: Path) -> bool:
     """Whether a file holds a suite of ctxPro, by its beginning; no for what can be read only once."""
-    if not is_regular(path):
+    if not path.is_file():
         return False
     head, _ = beginning(path, _BEGINNING_BYTES)
     return head.lstrip().startswith(b"[") and all(f'"{key}"'.encode() in head for key in _KEYS)

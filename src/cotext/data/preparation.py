@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.prepared import REPORT, read_report
-from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import discard, replacing, sweep
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
@@ -157,9 +156,8 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
 
     Raises:
         CotextError: something else than a prepared folder is there, or an input lies in it; another process
-            is at work on it; storage refuses; it is at an address.
+            is at work on it; storage refuses.
     """
-    require_here(out)
     out = out.resolve()
     if out.is_file():
         raise CotextError(f"{out}: is a file; name a folder to write to")

@@ -67,7 +67,7 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
 
     Raises:
         CotextError: what readers refuse, sentences over `max_characters`, files named after the pair the
-            wrong way round, and as `taken_tokenizer`, `trimmed` and `preparing`.
+            wrong way round, and as `taken_tokenizer` and `preparing`.
     """
     given = {
         "train": (request.source, request.target),
@@ -85,7 +85,6 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     corpora = _corpora(request, given, pair, rules, splitters)
     extra: dict[str, Any] = {
         "tokenizer": folder and str(folder),
-        "trim_vocabulary": request.trim_vocabulary,
         "tokenizer_text": [*map(str, texts)],
         "shortlist": request.shortlist,
         "paragraphs": request.paragraphs,
@@ -118,7 +117,6 @@ def _carry_out(
             request.max_characters,
             on_documents,
             texts=request.tokenizer_text,
-            trim=request.trim_vocabulary,
         )
         report = _build(work, corpora, job, chosen, request.processes, on_documents)
     work.publish()

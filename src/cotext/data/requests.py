@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cotext.data.languages import Languages, language_code
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
+from cotext.runtime.workers import usable_cores
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitter, Splitting
@@ -135,11 +135,6 @@ class PreparationRequest(TrainingCorpus):
     tokenizer_sample: str | None = option(
         "Sentences to train the tokenizer on, drawn at random, or all. Default: 100000.", default=None
     )
-    trim_vocabulary: bool = option(
-        "With --tokenizer RUN: drop the vocabulary entries that the training corpus does not need; "
-        "`train --init RUN` then keeps the embeddings of the others.",
-        default=False,
-    )
     language: str = option("With moses-bpe: target language for the Moses tokenizer.", default="en")
     truecase: bool = option(
         "With moses-bpe: train on truecased text; translations get their capitals back.",
@@ -167,8 +162,6 @@ class PreparationRequest(TrainingCorpus):
             raise CotextError(f"{given} has its own vocabulary; leave out --vocabulary")
         if taken and self.tokenizer_sample is not None:
             raise CotextError(f"{given} is trained already; leave out --tokenizer-sample")
-        if self.trim_vocabulary and not taken:
-            raise CotextError("--trim-vocabulary is for the vocabulary of a run: add --tokenizer RUN")
         if not taken and self.tokenizer not in KINDS:
             raise CotextError(
                 f"{given}: not a run or data folder with a tokenizer; give one, or choose {', '.join(KINDS)}"

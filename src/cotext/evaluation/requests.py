@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.translation.requests import Checkpoint, Decoding, Device, RunOptions, Sharded
+from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
 
 if TYPE_CHECKING:
     from cotext.evaluation.metrics.comet import Comet
@@ -32,16 +32,12 @@ class Protocols(Request):
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
 
+    def check(self) -> None:
+        """Raise CotextError for an unknown metric."""
+        from cotext.evaluation.metrics.interface import find_protocol
 
-class TranslationMetrics(Protocols):
-    """Translations that are made and evaluated beside what is measured."""
-
-    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
-    protocol: Sequence[str] = option(
-        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
-        default=(),
-        needs="translate",
-    )
+        for name in self.protocol:
+            find_protocol(name)
 
 
 class TargetLanguage(Request):
@@ -70,13 +66,13 @@ class CometOptions(Request):
         needs="comet",
     )
 
-    def comet_model(self, context: int = 0, windows: int = 0, stride: int = 1) -> "Comet | None":
+    def comet_model(self, context: int = 0) -> "Comet | None":
         """The settings of COMET, None if it is not asked for; raises CotextError as `Comet`."""
         from cotext.evaluation.metrics.comet import Comet, find_python
 
         if self.comet is None:
             return None
-        return Comet(self.comet, find_python(self.comet_python), context, windows, stride)
+        return Comet(self.comet, find_python(self.comet_python), context)
 
 
 class DocumentComet(CometOptions):
@@ -147,20 +143,10 @@ class EvaluationRequest(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
     )
-    comet_slide: int | None = option(
-        "Also compute SLIDE, the mean over windows of this many sentences; needs a quality estimation model.",
-        default=None,
-        least=1,
-        needs="comet",
-    )
-    comet_stride: int = option(
-        "With --comet-slide: step from one window to the next, in sentences.",
-        default=1,
-        needs="comet_slide",
-    )
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together."""
+        """Raise CotextError where options do not go together, or for an unknown metric."""
+        super().check()
         self.require_split(self.paragraphs, "add --paragraphs")
         if self.comet is not None and self.source is None:
             raise CotextError("COMET reads the source too; give it by --source")
@@ -225,7 +211,8 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     seed: int = option("Seed of the samples and of the shuffled references.", default=12345)
 
     def check(self) -> None:
-        """Raise CotextError where COMET has no source."""
+        """Raise CotextError where COMET has no source, or for an unknown metric."""
+        super().check()
         if self.comet is not None and self.source is None:
             raise CotextError("COMET reads the source too; give it by --source")
 
@@ -247,7 +234,6 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
-    attention: bool = option("Draw attention maps of a document of the test set.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
     latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
 
@@ -290,10 +276,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another that can.",
         default="chrf",
     )
-    level: Literal["sentence", "document"] = option(
-        "sentence: choose each sentence by itself; document: choose all sentences of a document together.",
-        default="sentence",
-    )
     probabilities: Literal["scores", "uniform"] = option(
         "Weights of the translations in a list: scores (their model probabilities) or uniform.",
         default="scores",
@@ -306,13 +288,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     candidates: int | None = option(
         "Use at most this many translations of each list. Default: all.", default=None, least=1
     )
-    samples: int = option(
-        "Number of documents drawn from the lists.",
-        default=64,
-        least=1,
-        needs="level=document",
-    )
-    seed: int = option("Seed for drawing documents.", default=1, least=0, needs="level=document")
     source: Path | None = option("Source documents, for COMET.", default=None)
     target_language: str | None = option(
         "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
@@ -333,11 +308,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
             )
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
-        if self.utility == "comet" and self.level == "document":
-            raise CotextError(
-                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
-                "chosen by itself; leave --level out"
-            )
 
 
 class DocumentRequest(CorpusFormat, RunOptions):
@@ -356,72 +326,36 @@ class ContextRequest(DocumentRequest):
     out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
 
 
-class CxmiRequest(TranslationMetrics, Sharded, CorpusFormat, RunOptions):
+Condition = Literal["true", "shuffled", "random", "none"]
+
+
+class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
-    run: Path = option(
-        "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
-        argument=True,
-        is_run=True,
-    )
+    run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     source: Path = option(
         "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
         "used."
     )
     target: Path | None = option("Their reference translations, which are scored.", default=None)
-    context: Sequence[Literal["true", "shuffled", "random", "none"]] = option(
+    context: Sequence[Condition] = option(
         "Kind of context to compare with no context: true, shuffled or random; may be repeated. Default: all "
         "three.",
         default=(),
     )
     seed: int = option("Seed of shuffled and random context.", default=1)
-    out: Path | None = option("JSON file for all figures.", default=None)
-
-
-class WindowsRequest(TranslationMetrics, CorpusFormat, RunOptions):
-    """Runs measured with windows of several sizes; see `report_windows`."""
-
-    runs: Sequence[Path] = option(
-        "Run folders, or names of models; several are compared.", argument=True, is_run=True
-    )
-    source: Path = option("Source documents (or a file with both sides).")
-    out: Path = option("Folder for figures and plots.")
-    target: Path | None = option("Their reference translations.", default=None)
-    before: Sequence[int] = option(
-        "Number of context sentences in the window; may be repeated. Default: as in training.",
+    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
+    protocol: Sequence[str] = option(
+        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
         default=(),
-        least=0,
-    )
-    words: Path | None = option(
-        "Run or data folder with a moses-bpe tokenizer: score the translations tokenised by it.",
-        default=None,
         needs="translate",
     )
-    samples: int = option("Number of samples for the randomisation test between runs.", default=10_000)
-
-
-class ProbeRequest(Device, Checkpoint):
-    """Runs whose encoders are probed for positions; see `probe_runs`."""
-
-    runs: Sequence[Path] = option(
-        "Run folders, or names of models; several are compared.", argument=True, is_run=True
-    )
-    task: Sequence[Literal["absolute", "relative", "order", "all"]] = option(
-        "Probing task: absolute, relative, order or all; may be repeated. Default: all.", default=()
-    )
-    data: Path | None = option("Folder made by `prepare`. Default: the run's training data.", default=None)
-    out: Path | None = option("Folder for figures and plots. Default: RUN/probing.", default=None)
-    tokens: int = option(
-        "Number of source tokens to train the classifiers on; testing uses at most as many.",
-        default=50_000,
-        least=1,
-    )
-    seeds: int = option("Number of seeds; from 2 on with standard deviations.", default=1, least=1)
+    out: Path | None = option("JSON file for all figures.", default=None)
 
     @property
-    def folder(self) -> Path:
-        """The folder that is written to."""
-        return self.out or self.runs[0] / "probing"
+    def conditions(self) -> list[str]:
+        """The kinds of context in their usual order, `none` always among them."""
+        return [each for each in get_args(Condition) if each == "none" or each in (self.context or [each])]
 
 
 class SpeedRequest(CorpusFormat, Decoding):
@@ -456,7 +390,28 @@ class SpeedRequest(CorpusFormat, Decoding):
             )
 
 
-class ContrastiveRequest(Sharded, RunOptions):
+class SuiteRules(Request):
+    """What is scored of a contrastive suite, and how a candidate wins."""
+
+    tie: Literal["wrong", "first"] = option(
+        "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
+    )
+    score: Literal["sum", "mean"] = option(
+        "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
+    )
+    controls: bool = option(
+        "Also score without context and with context from other documents, to test whether context is used; "
+        "up to 3 times slower.",
+        default=False,
+    )
+    context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
+        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
+        "global, for systems with batch-level context: own window, other rows foreign.",
+        default="true",
+    )
+
+
+class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
     """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
 
     run: Path = option(
@@ -469,24 +424,8 @@ class ContrastiveRequest(Sharded, RunOptions):
         "--generate.",
         argument=True,
     )
-    tie: Literal["wrong", "first"] = option(
-        "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
-    )
-    score: Literal["sum", "mean"] = option(
-        "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
-    )
     generate: bool = option(
         "Also translate the sources, and check whether the translation has the correct form.", default=False
-    )
-    controls: bool = option(
-        "Also score without context and with context from other documents, to test whether context is used; "
-        "up to 3 times slower.",
-        default=False,
-    )
-    context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
-        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
-        "global, for systems with batch-level context: own window, other rows foreign.",
-        default="true",
     )
     contexts: Path | None = option(
         "Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and in "

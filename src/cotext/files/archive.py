@@ -5,21 +5,14 @@ folder, and archives within archives are bytes like pictures, so that no bomb is
 """
 
 import io
-import posixpath
-import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from typing import Final
 
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.xml import parse, serialised
-
-if TYPE_CHECKING:
-    from lxml import etree
 
 MAX_MEMBERS: Final = 20_000
 MAX_MEMBER_BYTES: Final = 256 << 20  # of a member that is read, unpacked
@@ -93,19 +86,17 @@ class Archive:
             raise self._refused(f"part {shown(name)} is cut off")
         return content
 
-    def written(self, changed: Mapping[str, bytes], dropped: Set[str] = frozenset()) -> bytes:
+    def written(self, changed: Mapping[str, bytes]) -> bytes:
         """The archive with other contents of some members; the others byte for byte as they are packed.
 
-        Without the `dropped` ones. Order, kinds of compression, dates, attributes and comments stay.
-        Without a change, the file itself.
+        Order, kinds of compression, dates, attributes and comments stay. Without a change, the file itself.
         """
         changed = {name: content for name, content in changed.items() if self.read(name) != content}
-        if not changed and not dropped:
+        if not changed:
             return self._content
         out = bytearray()
         directory = bytearray()
-        kept = {name: info for name, info in self._members.items() if name not in dropped}
-        for name, info in kept.items():
+        for name, info in self._members.items():
             packed = self._packed(info) if name not in changed else _pack(changed[name], info)
             size, crc = info.file_size, info.CRC
             if name in changed:
@@ -113,7 +104,7 @@ class Archive:
             offset = len(out)
             out += self._local_header(info, crc, len(packed), size) + packed
             directory += self._directory_entry(info, crc, len(packed), size, offset)
-        count, comment = len(kept), self._zip.comment
+        count, comment = len(self._members), self._zip.comment
         end = _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), len(out), len(comment))
         return bytes(out + directory + end + comment)
 
@@ -205,47 +196,3 @@ def _small(extra: bytes) -> bytes:
             kept += extra[at : at + 4 + length]
         at += 4 + length
     return kept
-
-
-# --- Office files without their macros.
-
-# Parts that hold code, of Office and of OpenDocument.
-_CODE: Final = re.compile(
-    r"(?:.*/)?vbaProject(?:Signature\w*)?\.bin|(?:.*/)?vbaData\.xml|(?:.*/)?_rels/vba\w+\.\w+\.rels"
-    r"|(?:Basic|Scripts)/.*",
-    re.IGNORECASE,
-)
-_LISTINGS: Final = ("[Content_Types].xml", "META-INF/manifest.xml")
-_NAMING: Final = ("Target", "PartName", "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}full-path")
-
-
-def without_macros(content: bytes, name: str) -> bytes:
-    """An office file without the parts that hold code, and without a word of them; itself where it has none.
-
-    Raises:
-        CotextError: damaged or beyond a limit; `name` names it.
-    """
-    archive = Archive(content, name)
-    dropped = {part for part in archive.names if _CODE.fullmatch(part)}
-    changed: dict[str, bytes] = {}
-    for part in archive.names if dropped else ():
-        if part not in dropped and (part.endswith(".rels") or part in _LISTINGS):
-            original = archive.read(part)
-            tree = parse(original, f"{name}: {part}")
-            folder = posixpath.dirname(posixpath.dirname(part)) if part.endswith(".rels") else ""
-            if _forget(tree.getroot(), folder, dropped):
-                changed[part] = serialised(tree, original)
-    return archive.written(changed, dropped)
-
-
-def _forget(root: "etree._Element", folder: str, dropped: set[str]) -> bool:
-    """Take the children out that name one of these parts; whether there were any."""
-    found = False
-    for child in list(root):
-        for attribute in _NAMING:
-            target = posixpath.join("/", folder, unquote(child.get(attribute) or "/"))
-            if posixpath.normpath(target).lstrip("/") in dropped:
-                root.remove(child)
-                found = True
-                break
-    return found

@@ -11,7 +11,8 @@ from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
-from cotext.translation.terms.word_alignment import Span
+
+Span = tuple[int, int]  # of characters: first, and one behind the last
 
 # --- The pieces of a block by sentence, and a block of the pieces of its sentences.
 #

@@ -230,7 +230,7 @@ class Package:
             if count:
                 yield f"{what}: {count}, whose text is left as it is"
         if any(name.lower().endswith("vbaproject.bin") for name in self.archive.names):
-            yield "macros are kept as they are, and not run (--drop-macros: left out)"
+            yield "macros are kept as they are, and not run"
         if any(name.startswith("_xmlsignatures/") for name in self.archive.names):
             yield "the digital signature no longer fits the translated file"
 

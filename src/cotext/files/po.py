@@ -2,8 +2,7 @@
 
 Every message is a block, or a block for each of its lines; see `cotext.files.strings`. A file is one document
 in the order of the file. Translations are written into msgstr alone; comments, contexts and obsolete entries
-stay as they are. Of the header, an empty `Language`, and the charset and plural forms of a template, are
-filled.
+stay as they are. Of the header of a template, the charset is filled; `msginit` fills the rest.
 
 Entries that are translated stay, and are context; so do fuzzy ones, unless the job asks for `unfinished`
 ones: then the translation replaces them and they are fuzzy no longer. Of a message with plural forms, the
@@ -14,11 +13,11 @@ said.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from cotext.files.blocks import ANY, Block, Copied, Job, Piece
+from cotext.files.blocks import ANY, BilingualFormat, Block, Copied, Job, Piece
 from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
@@ -29,60 +28,55 @@ from cotext.runtime.errors import CotextError, shown
 # A width does not begin with 0, which is a flag: else a run of zeros could be divided in many ways.
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|[1-9]\d*)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _BRACES = r"\{\{|\}\}|\{[^{}\s][^{}]*\}|\{\}"
-# Numbered by their order where the language has a way to say so, `%2$s`.
-_C = re.compile(
-    _PRINTF + r"(?:(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsCSpnm@]|<PRI[A-Za-z0-9]+>|%)|%<PRI\w+>"
-)
-_PYTHON = re.compile(r"%(?:\([^()]*\))?[-+ #0]*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?[hlL]?[diouxXeEfFgGcrsa%]")
-_NUMBERED_BRACES = re.compile(r"\{\d+(?:,[^{}]*)?(?::[^{}]*)?\}|\{\{|\}\}")
+_C = _PRINTF + r"(?:(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsCSpnm@]|<PRI[A-Za-z0-9]+>|%)|%<PRI\w+>"
+_PYTHON = r"%(?:\([^()]*\))?[-+ #0]*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?[hlL]?[diouxXeEfFgGcrsa%]"
 
-PLACEHOLDERS: Final[dict[str, re.Pattern[str]]] = {
-    **dict.fromkeys(("c-format", "objc-format", "gcc-internal-format", "gfc-internal-format"), _C),
-    **dict.fromkeys(
-        ("php-format", "awk-format", "lua-format", "perl-format", "tcl-format", "pascal-format"), _C
-    ),
-    **dict.fromkeys(("object-pascal-format", "java-printf-format", "javascript-format", "ycp-format"), _C),
-    "python-format": _PYTHON,
-    "python-brace-format": re.compile(_BRACES),
-    "perl-brace-format": re.compile(r"\{\w+\}"),
-    "csharp-format": _NUMBERED_BRACES,
-    "java-format": _NUMBERED_BRACES,
-    "qt-format": re.compile(r"%L?\d{1,2}"),
-    "qt-plural-format": re.compile(r"%L?n|%L?\d{1,2}"),
-    "kde-format": re.compile(r"%\d{1,2}"),
-    "kde-kuit-format": re.compile(r"%\d{1,2}"),
-    "boost-format": re.compile(r"%(?:\d+%|\|[^|%]*\||" + _C.pattern[1:] + ")"),
-    "sh-format": re.compile(r"\$\w+|\$\{\w+\}"),
-    "ruby-format": re.compile(r"%(?:<\w+>|\{\w+\})|" + _C.pattern),
-    "smalltalk-format": re.compile(r"%\d|%<[^>]{0,1000}>"),
-    "librep-format": _C,
-    "scheme-format": re.compile(r"~[-+\d,'@:]*[A-Za-z~%]"),
-    "lisp-format": re.compile(r"~[-+\d,'@:]*[A-Za-z~%]"),
-    "elisp-format": _C,
-    "rust-format": re.compile(_BRACES),
-    "go-format": re.compile(_PRINTF + r"(?:\[\d+\])?[A-Za-z%]"),
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How placeholders are written.
+
+    `by_order`: those without a name or a number take the next argument. `numbered`: they may have a number,
+    as in `%2$s`.
+    """
+
+    pattern: re.Pattern[str]
+    by_order: bool = False
+    numbered: bool = False
+
+
+_WRITTEN_AS: Final = (
+    ("c objc gcc-internal gfc-internal php java-printf", _C, True, True),
+    ("awk lua perl tcl pascal object-pascal javascript ycp librep elisp", _C, True, False),
+    ("python", _PYTHON, True, False),
+    ("ruby", r"%(?:<\w+>|\{\w+\})|" + _C, True, False),
+    ("boost", r"%(?:\d+%|\|[^|%]*\||" + _C[1:] + ")", True, False),
+    ("go", _PRINTF + r"(?:\[\d+\])?[A-Za-z%]", True, False),
+    ("python-brace rust", _BRACES, False, False),
+    ("csharp java", r"\{\d+(?:,[^{}]*)?(?::[^{}]*)?\}|\{\{|\}\}", False, False),
+    ("perl-brace", r"\{\w+\}", False, False),
+    ("qt", r"%L?\d{1,2}", False, False),
+    ("qt-plural", r"%L?n|%L?\d{1,2}", False, False),
+    ("kde kde-kuit", r"%\d{1,2}", False, False),
+    ("sh", r"\$\w+|\$\{\w+\}", False, False),
+    ("smalltalk", r"%\d|%<[^>]{0,1000}>", False, False),
+    ("scheme lisp", r"~[-+\d,'@:]*[A-Za-z~%]", False, False),
+)
+GRAMMARS: Final[dict[str, Grammar]] = {
+    f"{name}-format": Grammar(re.compile(pattern), by_order, numbered)
+    for names, pattern, by_order, numbered in _WRITTEN_AS
+    for name in names.split()
 }
-_NUMBERED_BY_DOLLAR: Final = frozenset(
-    (
-        *("c-format", "objc-format", "gcc-internal-format", "gfc-internal-format"),
-        *("php-format", "java-printf-format"),
-    )
-)
-
-
-# Grammars in which a placeholder without a name or a number takes the next argument.
-_BY_ORDER: Final = _NUMBERED_BY_DOLLAR | frozenset(
-    (
-        *("awk-format", "lua-format", "perl-format", "tcl-format", "pascal-format", "object-pascal-format"),
-        *("javascript-format", "ycp-format", "python-format", "librep-format", "elisp-format", "ruby-format"),
-        *("boost-format", "go-format"),
-    )
-)
 _NAMED_OR_NUMBERED: Final = re.compile(r"%(?:\d+\$|\(|\{|<(?!PRI))")
 
 
+def grammar_of(flags: Sequence[str]) -> Grammar | None:
+    """The grammar that the flags of an entry name."""
+    return next((GRAMMARS[flag] for flag in flags if flag in GRAMMARS), None)
+
+
 def with_arguments(
-    own: Sequence[Sequence[Piece]], given: Sequence[Sequence[Piece]], flags: Sequence[str]
+    own: Sequence[Sequence[Piece]], given: Sequence[Sequence[Piece]], grammar: Grammar | None
 ) -> tuple[list[list[Piece]], bool]:
     """The paragraphs of a translation with placeholders for the arguments of the source, and whether sure.
 
@@ -90,13 +84,10 @@ def with_arguments(
     changed and their grammar has numbers; where it has none, the translation is not sure.
     """
     kept = [list(pieces) for pieces in given]
-    flag = next((flag for flag in flags if flag in PLACEHOLDERS), "")
-    if flag not in _BY_ORDER:
-        return kept, True
     wanted, found = _by_order(own), _by_order(given)
-    if wanted == found:
+    if grammar is None or not grammar.by_order or wanted == found:
         return kept, True
-    if flag not in _NUMBERED_BY_DOLLAR or any("*" in copied.text for _, copied in wanted):
+    if not grammar.numbered or any("*" in copied.text for _, copied in wanted):
         return kept, False
     numbers = {place: number for number, place in enumerate(wanted, 1)}
     for paragraph, pieces in enumerate(kept):
@@ -117,35 +108,6 @@ def _by_order(paragraphs: Sequence[Sequence[Piece]]) -> list[tuple[int, Copied]]
         and piece.text not in ("%%", "%m")
         and not _NAMED_OR_NUMBERED.match(piece.text)
     ]
-
-
-# --- Plural forms of languages as headers of PO catalogues state them: how many, and which number takes
-# which.
-#
-# The rules are those of the gettext manual (section "Plural forms").
-
-
-_ONE = "nplurals=1; plural=0;"
-_NOT_ONE = "nplurals=2; plural=(n != 1);"
-_ABOVE_ONE = "nplurals=2; plural=(n > 1);"
-_EAST_SLAVIC = (
-    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
-)
-_WEST_SLAVIC = "nplurals=3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);"
-
-_RULES: Final = {
-    _ONE: "ja ko vi zh th id ms",
-    _NOT_ONE: "en de nl sv da no nb nn fo es pt it bg el fi et he eo hu ca eu gl af sq",
-    _ABOVE_ONE: "fr tr",
-    _EAST_SLAVIC: "ru uk be sr hr bs",
-    _WEST_SLAVIC: "cs sk",
-    "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);": "pl",
-    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);": "lv",
-    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2);": "lt",
-    "nplurals=3; plural=(n==1 ? 0 : (n==0 || (n%100 > 0 && n%100 < 20)) ? 1 : 2);": "ro",
-    "nplurals=4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3);": "sl",
-}
-PLURAL_FORMS: Final[dict[str, str]] = {code: rule for rule, codes in _RULES.items() for code in codes.split()}
 
 
 MAX_ENTRIES: Final = 1_000_000
@@ -188,32 +150,17 @@ class _Entry:
         return [flag.strip() for _, _, line in self.flags for flag in line.split(",") if flag.strip()]
 
 
-@dataclass(frozen=True, slots=True)
-class Po:
-    """The format PO."""
-
-    job: Job = ANY
-    name: str = "po"
-    suffixes: tuple[str, ...] = (".po", ".pot")
-
-    def for_job(self, job: Job) -> "Po":
-        """See `cotext.files.blocks.BilingualFormat`."""
-        return replace(self, job=job)
-
-    def recognises(self, head: bytes) -> bool:
-        """By the first keyword after comments."""
-        return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
-
-    def open(self, content: bytes, name: str) -> SplicedFile:
-        """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
-        charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
-        template = charset == "CHARSET"
-        source = decoded(content, name, "utf-8" if template else charset)
-        entries = list(_entries(source.text, name))
-        return _Catalogue(source.text, name, entries, self.job).opened(partial(source.encoded, name=name))
+def _recognises(head: bytes) -> bool:
+    """By the first keyword after comments."""
+    return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
 
 
-FORMAT = Po()
+def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
+    """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
+    charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
+    source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
+    entries = list(_entries(source.text, name))
+    return _Catalogue(source.text, name, entries, job).opened(partial(source.encoded, name=name))
 
 
 def _entries(text: str, name: str) -> Iterator[_Entry]:
@@ -341,6 +288,11 @@ class _Catalogue:
             elif not wanted:
                 kept += 1
             slots += self._slots(entry, wanted)
+        if "expression" in self._fields.get("plural-forms", "").lower():
+            self._messages.append(
+                "a template, whose header names no language and no plural forms: make a catalogue of it "
+                "first, with `msginit --locale LANGUAGE`"
+            )
         if kept:
             self._messages.append(f"{kept} translated entries stay as they are, as context")
         if guessed:
@@ -352,10 +304,10 @@ class _Catalogue:
         )
 
     def _slots(self, entry: _Entry, wanted: bool) -> Iterator[Slot]:
-        flags = entry.flagged()
+        grammar = grammar_of(entry.flagged())
         marker = self._fields.get("x-accelerator-marker", "")
         markers = Markers(
-            next((PLACEHOLDERS[flag] for flag in flags if flag in PLACEHOLDERS), None),
+            grammar.pattern if grammar else None,
             marker if len(marker) == 1 else "&_~",
             within_words=len(marker) == 1,
         )
@@ -379,14 +331,16 @@ class _Catalogue:
     def _edits(
         self, entry: _Entry, strings: Sequence[CatalogueString], blocks: Sequence[Block]
     ) -> Iterable[Edit]:
-        flags = entry.flagged()
+        grammar = grammar_of(entry.flagged())
         doubtful = False
         texts: list[str] = []
         start = 0
         for string in strings:
             count = len(string.paragraphs)
             own = [paragraph.pieces for paragraph in string.paragraphs]
-            given, sure = with_arguments(own, [each.pieces for each in blocks[start : start + count]], flags)
+            given, sure = with_arguments(
+                own, [each.pieces for each in blocks[start : start + count]], grammar
+            )
             doubtful |= not sure
             texts.append(string.written(given))
             start += count
@@ -426,26 +380,15 @@ class _Catalogue:
         return self._break.join(['""', *written])
 
     def _number_of_forms(self) -> int:
+        """As the header says; 0 where it does not."""
         found = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
-        if found:
-            return min(max(int(found[1]), 1), MAX_FORMS)
-        rule = PLURAL_FORMS.get(self._job.target_language.replace("-", "_").split("_")[0].lower(), "")
-        return int(rule[len("nplurals=")]) if rule else 0
+        return min(max(int(found[1]), 1), MAX_FORMS) if found else 0
 
     def _header_edits(self) -> list[Edit]:
-        """Edits of what a template leaves open."""
-        if self._header is None:
-            return []
-        place = self._header.forms[0]
-        language = self._job.target_language.replace("-", "_")
-        rule = PLURAL_FORMS.get(language.split("_")[0].lower(), "")
-        old = self._text[place.start : place.stop]
-        new = re.sub(r"charset=CHARSET\b", "charset=UTF-8", old)
-        if language:
-            new = re.sub(r"(Language: *)(?=\\n)", lambda found: f"{found[1].rstrip()} {language}", new)
-        if rule:
-            new = re.sub(r"nplurals=INTEGER; *plural=EXPRESSION;", lambda _: rule, new)
-        return [(place.start, place.stop, new)] if new != old else []
+        """The charset, which a template leaves open."""
+        header = self._header
+        at = self._text.find("charset=CHARSET", header.start, header.forms[0].stop) if header else -1
+        return [(at, at + len("charset=CHARSET"), "charset=UTF-8")] if at >= 0 else []
 
 
 def _escaped(text: str) -> str:
@@ -454,3 +397,6 @@ def _escaped(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{_escaped(text)}"'
+
+
+FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)

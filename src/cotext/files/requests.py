@@ -13,7 +13,7 @@ from cotext.translation.requests import ClusterOptions, Sharded, Wished
 STANDARD_INPUT: Final = Path("-")
 # Fields that standard input does not take.
 _OF_FILES: Final = (
-    *("out", "out_dir", "drop_macros", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
+    *("out", "out_dir", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
     *("on", "workers"),
 )
 _LINES: Final = (None, "text", "prose")  # formats of standard input
@@ -48,7 +48,6 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "fuzzy ones and those waiting for review); or all (but those marked as final).",
         default="untranslated",
     )
-    drop_macros: bool = option("Remove macros from office files.", default=False)
     bilingual: Path | None = option(
         "Also write source and translation side by side to this .html or .tmx file.", default=None
     )
@@ -77,7 +76,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
             if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
                 raise CotextError(
                     "- reads standard input and writes standard output, a line for a line: leave out other "
-                    "files, --out, --out-dir, --drop-macros, --memory, --bilingual, --explain, --scores, "
+                    "files, --out, --out-dir, --memory, --bilingual, --explain, --scores, "
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
             return

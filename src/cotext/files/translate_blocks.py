@@ -161,12 +161,16 @@ class BlockDocuments:
         return len(several), sum(several)
 
     @property
-    def sentences(self) -> Iterator[tuple[int, int, int, str]]:
-        """The sentences of all documents: numbers of document, block and sentence, from 0, and the text."""
+    def sentences(self) -> Iterator[tuple[int, int, int, str, str]]:
+        """The sentences of all documents: document, block and sentence, from 0; the text, and what is before.
+
+        That is the text between the sentence and the one before it in its block.
+        """
         for number, document in enumerate(self._whole):
-            of_block = (n for n, block in enumerate(document.cut) for _ in block.parts.sentences)
-            for j, (n, sentence) in enumerate(zip(of_block, document.sentences, strict=True)):
-                yield number, n, j, sentence.text
+            cut_blocks = enumerate(document.cut)
+            places = ((n, pieces) for n, block in cut_blocks for pieces in block.parts.between[:-1])
+            for j, ((n, before), sentence) in enumerate(zip(places, document.sentences, strict=True)):
+                yield number, n, j, sentence.text, Block(before).text
 
     def place(self, document: int, sentence: int) -> str:
         """Where a sentence of `documents` stands in the file."""

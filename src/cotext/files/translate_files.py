@@ -16,18 +16,14 @@ from cotext.data.formats.streams import (
     PARQUET,
     binary_kind,
     check_readable,
-    is_regular,
-    opened_raw,
 )
 from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
-from cotext.files.archive import without_macros
 from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime.addresses import address_of, require_here
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
@@ -53,7 +49,6 @@ T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
 PLAIN: Final = ("text", "tsv")  # corpora that are recognised by nothing but their lines
 GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
-WITH_MACROS: Final = frozenset({"docx", "odt", "pptx"})
 
 
 class BlocksJob(Job[FileReport]):
@@ -75,7 +70,6 @@ class BlocksJob(Job[FileReport]):
         format: FileFormat,
         *,
         splitting: Splitting | None,
-        drop_macros: bool = False,
         entries: Entries = "untranslated",
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
@@ -86,9 +80,7 @@ class BlocksJob(Job[FileReport]):
         self._opened, self._format = opened, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
-        content = original = read_file(source)
-        if drop_macros and format.name in WITH_MACROS:
-            content = without_macros(content, str(source))
+        content = read_file(source)
         digest, name = hashlib.sha256(content).hexdigest(), format.name
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         settings = splitter.name if splitter else ""
@@ -98,8 +90,6 @@ class BlocksJob(Job[FileReport]):
         self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes, alone)
         self.messages = list(self._file.contents.messages)
-        if content is not original:
-            self.messages.append("its macros are dropped")
         blocks, sentences = self._texts.blocks_split
         if blocks:
             self.messages.append(
@@ -184,8 +174,6 @@ def read_file(path: Path) -> bytes:
 def check_file(path: Path) -> None:
     """Raise CotextError where there is no regular file here, or one of more than MAX_FILE_BYTES."""
     _check_regular(path)
-    if (address := address_of(path)) is not None:
-        raise CotextError(f"{address}: only corpora are read at addresses; copy this file to a disk")
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
 
@@ -194,7 +182,7 @@ def _check_regular(path: Path) -> None:
     if path.is_dir():
         raise CotextError(f"{path}: is a folder; name the files in it, as in {path}/*")
     check_readable(path)
-    if not is_regular(path):
+    if not path.is_file():
         raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
 
 
@@ -240,7 +228,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
 
 def _beginning(path: Path) -> bytes:
     try:
-        with opened_raw(path) as file:
+        with path.open("rb") as file:
             return file.read(BEGINNING_BYTES)
     except OSError as error:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -253,7 +241,6 @@ def open_job(
     format: FileFormat | str,
     *,
     splitting: Splitting | None,
-    drop_macros: bool = False,
     entries: Entries = "untranslated",
     wishes: Wishes,
     scores: Path | None = None,
@@ -287,7 +274,6 @@ def open_job(
         out,
         format,
         splitting=splitting,
-        drop_macros=drop_macros,
         entries=entries,
         wishes=wishes,
         on_message=on_message,
@@ -331,7 +317,6 @@ def check_outputs_of(
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)
     for out in outs:
-        require_here(out)
         if folder is None or folder.exists():
             check_outputs(out, scores, sources)
     there = [

@@ -62,7 +62,6 @@ class FilesTranslation:
             open_job,
             self.opened,
             splitting=None if request.no_split else request.splitting(),
-            drop_macros=request.drop_macros,
             entries=request.entries,
             wishes=read_wishes(self.opened.languages, request),
             scores=request.scores,

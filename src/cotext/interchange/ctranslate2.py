@@ -90,7 +90,7 @@ def require_expressible(config: Config, run: Path) -> None:
     if found := list(dict.fromkeys(obstacles(config))):
         raise CotextError(
             f"{run}: CTranslate2 cannot express {', '.join(found)}; it runs plain Transformers alone (export "
-            "one, or --to huggingface or hub, which take every system)"
+            "one, or --to hub, which takes every system)"
         )
 
 

@@ -15,10 +15,16 @@ from cotext.data.tokenizer import (
     language_symbols,
 )
 from cotext.interchange import bart
-from cotext.interchange.foreign import ForeignModel, Part, Settings, VocabularyRows, make_config
-from cotext.interchange.language_pair import LanguagePair
+from cotext.interchange.foreign import (
+    ForeignModel,
+    LanguagePair,
+    Part,
+    Settings,
+    VocabularyRows,
+    make_config,
+    read_files,
+)
 from cotext.interchange.tensors import Tensors, open_folder
-from cotext.interchange.texts import read_files
 
 MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json")

@@ -8,7 +8,7 @@ All that theirs predicts is predicted with its probability: what it does not kno
 part. Training that adds sentences starts `sep` from `</s>`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,19 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
+from cotext.data.languages import Languages, language_code
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.interchange.tensors import ALWAYS_ALLOWED, MOST_TIMES, Tensors
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_at_most
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.reading import read_json
+from cotext.runtime.reading import parse_json, read_bytes, read_json
 
 ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is no probability
 NO_ROW = -1  # of zeros
 SLICE = 4096  # rows of a vocabulary that are copied at once
+MAX_BYTES = 1 << 26  # of a sentencepiece model or a vocabulary; the largest in use have 20 MB
 MISFITS = 5  # tensors that do not fit, named in a message
 
 
@@ -118,6 +120,63 @@ class Settings:
             known = ", ".join(meanings)
             raise CotextError(f"{self.where}: {key} = {shown(value)} is not known here; these are: {known}")
         return meanings[value]
+
+
+def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, bytes]:
+    """Contents of files by name, of the optional ones those that are there.
+
+    Raises:
+        CotextError: a missing file, or one that cannot be read.
+    """
+    found = {}
+    for name in required:
+        if not (folder / name).exists():
+            raise CotextError(f"{folder}: {name} is missing; it is a part of such a model")
+        found[name] = read_bytes(folder / name, MAX_BYTES)
+    for name in (*optional, "tokenizer_config.json"):
+        if (folder / name).exists():
+            found[name] = read_bytes(folder / name, MAX_BYTES)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagePair:
+    """Source and target language as they were given; empty where they were not."""
+
+    source: str = ""
+    target: str = ""
+
+    @property
+    def tag(self) -> str:
+        """The target language as a tokenizer is asked for it."""
+        return self.target
+
+    def of_tokenizer(self, config: bytes | None) -> str:
+        """The pair for a configuration, as in en-de; what is not given is as tokenizer_config.json tells."""
+        told = _told(config)
+        pair = [
+            _code(given or there) for given, there in ((self.source, told.source), (self.target, told.target))
+        ]
+        return str(Languages(*pair))
+
+
+def _told(config: bytes | None) -> Languages:
+    try:
+        content = parse_json((config or b"{}").decode(), "tokenizer_config.json")
+    except (UnicodeDecodeError, CotextError):
+        return Languages()
+    if not isinstance(content, dict):
+        return Languages()
+    found = [content.get(f"{side}_lang") for side in ("source", "target")]
+    return Languages(*(each if isinstance(each, str) else "" for each in found))
+
+
+def _code(language: str) -> str:
+    """A code of two or three letters, or nothing: `ROMANCE` is a group."""
+    try:
+        return language_code(language, "") if language else ""
+    except CotextError:
+        return ""
 
 
 def make_config(model: Mapping[str, Any], decode: Mapping[str, Any], languages: str, where: str) -> Config:

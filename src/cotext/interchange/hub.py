@@ -1,6 +1,6 @@
-"""Export of a run as a folder that can be published: safetensors, configuration, tokenizer and a model card.
+"""Export of a run as a run folder: with a model card, to be published, or in int8.
 
-The folder is a run itself, and an import stays one. Paths of this machine stay here: of the run that training
+An import stays one. Of what is published, paths of this machine stay here: of the run that training
 began with and of the data, the names are left.
 """
 
@@ -10,10 +10,13 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any, Final
 
+from torch import Tensor
+
 from cotext.config.recipe import Config
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
+from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import new_or_same, sealed
@@ -74,21 +77,39 @@ def export_hub(
         figures=tuple(dict.fromkeys(figures)),
     )
     with new_or_same(out) as temporary:
-        write_run(temporary, loaded, imported)
+        weights = loaded.with_states("cotext export").state_dict()
+        _write_run(temporary, run, loaded, facts.config, weights)
         write_data(temporary, facts.data)
-        copy_shortlist(run, temporary)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
 
-def write_run(folder: Path, loaded: LoadedModel, imported: Mapping[str, Any]) -> None:
-    """Write a run folder with one model, without paths of this machine; `imported`: as `noted_import`."""
-    config = published_config(loaded.config)
+def export_int8(run: Path, out: Path, update: int | None = None) -> None:
+    """Write a run folder whose large matrices are int8 and whose decode.precision is; see `new_or_same`.
+
+    It has a fourth of the size, and is not for training. It translates and scores as the run does with
+    decode.precision = int8, bit for bit.
+
+    Raises:
+        CotextError: as `load_run`, or `out` cannot be written.
+    """
+    loaded = load_run(run, update)
+    decode = loaded.config.decode.model_copy(update={"precision": "int8"})
+    weights = int8_weights(loaded.with_states("cotext export"))
+    with new_or_same(out) as temporary:
+        _write_run(temporary, run, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
+        write_data(temporary, noted_data(run))
+
+
+def _write_run(
+    folder: Path, run: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]
+) -> None:
+    """Write a run folder with one model, and beside it the shortlist of `run` and the note of its import."""
     loaded.tokenizer.save(folder / "tokenizer")
     write_config(folder, config)
-    weights = loaded.with_states("cotext export").state_dict()
-    fingerprint = loaded.tokenizer.fingerprint
-    save_model(folder / "model.safetensors", weights, config, fingerprint, loaded.updates)
-    if imported:
+    save_model(folder / "model.safetensors", weights, config, loaded.tokenizer.fingerprint, loaded.updates)
+    if (run / SHORTLIST).is_file():
+        copyfile(run / SHORTLIST, folder / SHORTLIST)
+    if imported := noted_import(run):
         (folder / IMPORT).write_text(f"{sealed(imported)}\n", encoding="utf-8")
 
 
@@ -96,12 +117,6 @@ def write_data(folder: Path, noted: Mapping[str, Any]) -> None:
     """Write into a folder what is noted of the training data, if anything is."""
     if noted:
         (folder / "data.json").write_text(f"{sealed(noted)}\n", encoding="utf-8")
-
-
-def copy_shortlist(run: Path, folder: Path) -> None:
-    """Copy the shortlist of a run, if it has one, for which its configuration may ask."""
-    if (run / SHORTLIST).is_file():
-        copyfile(run / SHORTLIST, folder / SHORTLIST)
 
 
 def published_config(config: Config) -> Config:

@@ -116,8 +116,8 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
         remove(download / ".cache")  # of the client
         os.replace(download, folder)
         return
+    from cotext.interchange.foreign import LanguagePair
     from cotext.interchange.importing import import_model
-    from cotext.interchange.language_pair import LanguagePair
 
     try:
         account = import_model(download, folder, LanguagePair(), licence)

@@ -10,8 +10,7 @@ from typing import Any
 
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.interchange.fairseq import open_m2m100, open_mbart
-from cotext.interchange.foreign import ForeignModel, Settings, read_model
-from cotext.interchange.language_pair import LanguagePair
+from cotext.interchange.foreign import ForeignModel, LanguagePair, Settings, read_model
 from cotext.interchange.marian import open_marian
 from cotext.interchange.marian_npz import is_marian, open_marian_npz
 from cotext.interchange.self_test import SelfTest, run_self_test

@@ -13,13 +13,13 @@ from cotext.interchange import bart
 from cotext.interchange.foreign import (
     NO_ROW,
     ForeignModel,
+    LanguagePair,
     Settings,
     VocabularyRows,
     make_config,
+    read_files,
 )
-from cotext.interchange.language_pair import LanguagePair
 from cotext.interchange.tensors import Tensors, open_folder
-from cotext.interchange.texts import read_files
 from cotext.layers.positions import sinusoidal
 from cotext.runtime.errors import CotextError
 

@@ -12,16 +12,17 @@ from typing import Any
 
 from cotext.data.tokenizer import MarianTokenizer
 from cotext.interchange.foreign import (
+    MAX_BYTES,
     NO_ROW,
     ForeignModel,
+    LanguagePair,
     Part,
     Settings,
     VocabularyRows,
     make_config,
+    read_files,
 )
-from cotext.interchange.language_pair import LanguagePair
 from cotext.interchange.tensors import Tensors, open_npz
-from cotext.interchange.texts import MAX_BYTES, read_files
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_yaml, read_bytes
 

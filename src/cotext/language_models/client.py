@@ -21,7 +21,6 @@ from typing import Any, Final, Self
 from cotext.language_models.config import Endpoint, Prices, read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.numbered import one_line
-from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -142,7 +141,6 @@ class Answers:
     """A folder of answers, made with the first."""
 
     def __init__(self, folder: Path) -> None:
-        require_here(folder)
         self.folder = folder
 
     @classmethod
@@ -213,20 +211,16 @@ _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 class RefusedRequestError(CotextError):
     """A request that the API will not answer, however often it is sent.
 
-    `status`: of HTTP; `code`: of the API's error, empty where it has none; `said`: what it says.
+    `code`: of the API's error, empty where it has none; `said`: what it says.
     """
 
-    def __init__(self, message: str, status: int, code: str, said: str) -> None:
+    def __init__(self, message: str, code: str, said: str) -> None:
         super().__init__(message)
-        self.status, self.code, self.said = status, code, said
+        self.code, self.said = code, said
 
 
 class UnansweredError(CotextError):
-    """A request without an answer after all attempts; `status`: of the last one, None where it had none."""
-
-    def __init__(self, message: str, status: int | None) -> None:
-        super().__init__(message)
-        self.status = status
+    """A request without an answer after all attempts."""
 
 
 class Client:
@@ -315,7 +309,7 @@ class Client:
                     seconds = max(deadline - time.monotonic(), 0.0)
                     return self._sent(request, min(self.endpoint.timeout, seconds))
             except PassingError as error:
-                said, status = str(error), error.status
+                said = str(error)
                 lasting += error.lasts
                 rest = backoff(attempt - 1) if error.rest is None else error.rest
             if attempt == most or lasting == LASTING_ATTEMPTS:
@@ -337,8 +331,7 @@ class Client:
         attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
             f"{where}: no answer after {attempts}: {said}; what was answered before is kept in "
-            f"{self.answers.folder}, and the same command goes on from there",
-            status,
+            f"{self.answers.folder}, and the same command goes on from there"
         )
 
     def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
@@ -368,7 +361,7 @@ class Client:
             # Many tell the status of the server behind them.
             if code.isdecimal() and 400 <= int(code) < 600:
                 raise self._refusal(int(code), text, "")
-            raise PassingError(f"an error: {said}", status=200)
+            raise PassingError(f"an error: {said}")
         return content
 
     def _refusal(self, status: int, text: str, asked: str) -> Exception:
@@ -379,8 +372,8 @@ class Client:
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
         what = f"status {status}: {said}" if said else f"status {status}"
         if status in PASSING and code not in EXHAUSTED:
-            return PassingError(what, retry_after(asked, time.time()) if asked else None, status)
-        return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", status, code, said)
+            return PassingError(what, retry_after(asked, time.time()) if asked else None)
+        return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", code, said)
 
     def _advice(self, status: int) -> str:
         if status in (401, 403):

@@ -88,15 +88,12 @@ ENCODING: Final = "gzip"
 class PassingError(Exception):
     """A request that may be answered later; `rest`: the seconds that the server asks for.
 
-    `status`: of HTTP, None where there was no answer. `lasts`: an answer came that has no use, and that of
-    another attempt is hardly better.
+    `lasts`: an answer came that has no use, and that of another attempt is hardly better.
     """
 
-    def __init__(
-        self, what: str, rest: float | None = None, status: int | None = None, lasts: bool = False
-    ) -> None:
+    def __init__(self, what: str, rest: float | None = None, lasts: bool = False) -> None:
         super().__init__(what)
-        self.rest, self.status, self.lasts = rest, status, lasts
+        self.rest, self.lasts = rest, lasts
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,6 @@ def numbered(sentences: Sequence[str]) -> str:
     return "\n".join(f"[{number}] {one_line(text)}" for number, text in enumerate(sentences, 1))
 
 
-def beginning(translated: Sequence[str]) -> str:
-    """What an answer begins with whose first sentences are these, up to the next one."""
-    written = f"{numbered(translated)}\n" if translated else ""
-    return f"{written}[{len(translated) + 1}] "
-
-
 def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     """The sentences of an answer, and what was left out of it.
 

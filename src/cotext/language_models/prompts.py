@@ -6,7 +6,7 @@ from typing import Final
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, filled
-from cotext.language_models.numbered import beginning, numbered, one_line, read_numbered, read_plain
+from cotext.language_models.numbered import numbered, one_line, read_numbered, read_plain
 from cotext.language_models.plan import Piece
 from cotext.runtime.errors import CotextError
 
@@ -40,10 +40,6 @@ class Prompt:
         """
         instructed = _INSTRUCTED % piece.instruction if piece.instruction else ""
         return [{"role": "user", "content": self._said(problem) + instructed + self._filled(piece)}]
-
-    def beginning(self, translated: tuple[str, ...]) -> str:
-        """What an answer begins with whose first sentences are these, up to the next one."""
-        return beginning(translated) if self.is_numbered else ""
 
     def read(self, answer: str, piece: Piece) -> tuple[list[str], list[str]]:
         """The translations in an answer, one a sentence, and what was left out of it.

@@ -7,9 +7,7 @@ from urllib.parse import urlsplit
 from cotext.language_models.client import Client
 from cotext.language_models.numbered import one_line
 from cotext.language_models.prompts import Prompt
-from cotext.language_models.scoring_offer import Way
 from cotext.runtime.version import __version__
-from cotext.translation.signature import signature_entries
 
 
 def model_entries(client: Client) -> list[str]:
@@ -48,11 +46,3 @@ def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -
     if client.counts.period:
         entries.append(f"answered:{client.counts.period}")
     return "|".join([*entries, f"version:{__version__}"])
-
-
-def scoring_entries(client: Client, prompt: Prompt, way: Way) -> dict[str, str]:
-    """Entries of what a language model scores: the model, what it is shown, and how scores were asked for."""
-    entries = signature_entries(translation_signature(client, prompt))
-    of_search = ("temperature", "max_tokens", "repeats", "version")
-    shown = {key: value for key, value in entries.items() if key not in of_search}
-    return {**shown, "by": f"log-probabilities-{way}"}

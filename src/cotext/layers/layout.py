@@ -28,17 +28,148 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from cotext.layers.apart import apart_by_sentence, apart_from_source
-from cotext.layers.buckets import Sentences
+from cotext.layers.buckets import Bucket, Sentences
 from cotext.layers.context_nodes import Nodes, node_query_mask
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import is_current, visible
+from cotext.layers.masks import causal, is_current, visible
+from cotext.layers.masks import causal as causal_mask
 from cotext.layers.positions import LearnedPositions, PositionTable, ranks
-from cotext.layers.segments import Segments
-from cotext.layers.sentence_memory import MemoryLayout
 from cotext.layers.state import DecoderState, SlotMask, SourceSide
+
+# --- Sentences of whole rows as seen by attention that asks how many sentences apart two tokens are.
+#
+# All sentences of a row that are at least `CLIP` before a query are as far from it, and so are those behind
+# it. So queries of a few neighbouring sentences tell those around them apart, and those beyond by their side
+# alone:
+#
+#     row of 100 sentences, queries of 40 ... 43     0 ... 20  21  22  ...  40 ... 43  ...  61  62  63 ... 99
+#     columns                                        0         1   2                       41  42  43
+#
+# Shapes: B rows, S tokens, T queries of a chunk, C columns.
+
+
+CLIP = 20  # sentences farther apart share a vector
+FEW = 5 * CLIP  # rows of so many sentences are one chunk: making it anew would take longer than it saves
+CHUNK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some tokens of all rows as queries, `first` ... `stop`, and the columns that they see sentences in.
+
+    Column c of a row stands for sentence `base` + c, the first and the last one for those beyond, too.
+    """
+
+    first: int
+    stop: int
+    base: Tensor  # [B, 1]
+    columns: int
+
+    def column(self, sentence: Tensor) -> Tensor:
+        """The column of every token: [B, S]."""
+        return (sentence - self.base).clamp(0, self.columns - 1)
+
+    def distance(self, sentence: Tensor) -> Tensor:
+        """Sentences from each column to each query, clipped and counted from 0: [B, T, C]."""
+        column = self.base + torch.arange(self.columns, device=sentence.device)
+        apart = sentence[:, self.first : self.stop, None] - column[:, None]
+        return apart.clamp(-CLIP, CLIP) + CLIP
+
+
+class Segments:
+    """Sentence indices [B, S], -1 on padding, as `segment_distance.py` needs them."""
+
+    def __init__(self, sentence: Tensor) -> None:
+        self.sentence = sentence.clamp(min=0)
+        tokens, count = sentence.size(1), int(self.sentence.max()) + 1
+        self.whole = Chunk(0, tokens, torch.zeros_like(self.sentence[:, :1]), count)
+        self.chunks = [self.whole]
+        if count > FEW:
+            firsts = range(0, tokens, CHUNK_TOKENS)
+            self.chunks = [self._chunk(first, min(tokens, first + CHUNK_TOKENS)) for first in firsts]
+
+    def _chunk(self, first: int, stop: int) -> Chunk:
+        own = self.sentence[:, first:stop]
+        last = own.amax(dim=1, keepdim=True)
+        base = (own[:, :1] - CLIP).clamp(min=0)
+        return Chunk(first, stop, base, int((last + CLIP - base).max()) + 1)
+
+
+# --- Memory of the sentences before a sentence, in buckets: which tokens are remembered, and at which
+# distances.
+#
+# Shapes: G sentences of a bucket, L tokens of its longest, M tokens of its longest memory, N real tokens of
+# all rows, D model.
+
+
+class BucketMemory:
+    """Tokens of the past that the sentences of one bucket see: the same in all layers."""
+
+    def __init__(self, bucket: Bucket, device: torch.device) -> None:
+        self.bucket, self.memory = bucket, bucket.memory
+        longest = bucket.tokens // bucket.sentences if bucket.own is None else bucket.own.tokens
+        remembered = 0 if self.memory is None else self.memory.tokens
+        keys = remembered + longest
+        # Padding of a sentence stands to the right of everything that is real: causality already hides it.
+        self.mask = causal(longest, keys, device)[None, None]
+        if self.memory is not None and self.memory.mask is not None:
+            real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
+            real[..., :remembered] = self.memory.mask
+            self.mask = self.mask & real
+        # Distances by key - query, ascending, with those of later keys, which nobody sees.
+        self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
+
+    def fetch(self, own: Tensor, detached: Tensor) -> Tensor:
+        """Inputs of keys and values: [n, 2D] of the bucket and [N, 2D] of all -> [G, M + L, 2D]."""
+        own = self.bucket.unpack(own)
+        return own if self.memory is None else torch.cat((self.memory.fetch(detached), own), dim=1)
+
+    def token_indices(self) -> TokenIndices:
+        """Indices of queries and keys."""
+        own = self.bucket.token_indices()
+        if self.memory is None:
+            return own
+        return TokenIndices(own.query, torch.cat((self.memory.token_indices, own.key), dim=1))
+
+
+class MemoryLayout:
+    """Memories of the sentences of complete rows; distances count from 0 to below `distances`."""
+
+    def __init__(self, sentences: Sentences) -> None:
+        device = sentences.rows.index_N.device
+        self.buckets = [BucketMemory(bucket, device) for bucket in sentences.buckets]
+        self.distances = max(int(memory.distance[0]) for memory in self.buckets) + 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether no sentence has one before it to remember."""
+        return all(each.memory is None for each in self.buckets)
+
+
+# --- Which keys are of a query's own sentence, and which of others: in rows, caches and sources.
+#
+# Shapes: B rows or entries, T queries, S keys.
+
+
+def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, causal: bool) -> Apart:
+    """Keys on the side of the queries, by the sentences of both; `mask` and `causal` as in `Keys`."""
+    same = (query_BT[:, :, None] == key_BS[:, None, :])[:, None]
+    seen = causal_mask(same.size(2), same.size(3), same.device) if causal else mask
+    if seen is None:
+        seen = torch.ones_like(same)
+    return Apart.of(same & seen, seen & ~same, causal and same.size(2) == same.size(3))
+
+
+def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
+    """Source tokens of the sentences that are translated, and of others; None where rows are one sentence."""
+    if source.spans.size(1) == 1:
+        return None
+    start, stop = source.span_of(sentence_BT)
+    at = torch.arange(source.tokens, device=sentence_BT.device)
+    own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
+    return Apart.of(own, ~own if source.mask is None else ~own & source.mask)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ the query holds its products with the vectors, and there the weights that each s
     key, value      k_j    0    ...    1    ...
     output          z_i    weights of sentence 0    of sentence 1            ...
 
-In rows of many sentences, queries come in chunks (`segments.py`), so that those numbers do not grow with the
+In rows of many sentences, queries come in chunks (`layout.py`), so that those numbers do not grow with the
 row; what a chunk needs for its gradients is made anew when they are.
 
 Shapes: B rows, S tokens, T queries of a chunk, C columns for sentences, H heads, K per head.
@@ -27,9 +27,8 @@ from torch.nn.functional import one_hot
 from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.kernels.sdpa import attend, watched
-from cotext.layers.layout import AnyLayout, Keys, Layout
+from cotext.layers.layout import CLIP, AnyLayout, Chunk, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, Score
-from cotext.layers.segments import CLIP, Chunk
 from cotext.layers.state import KeysValues
 
 

@@ -26,10 +26,9 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
-from cotext.layers.layout import AnyLayout, Keys, Layout, Step
+from cotext.layers.layout import AnyLayout, BucketMemory, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import PositionTable
-from cotext.layers.sentence_memory import BucketMemory
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues

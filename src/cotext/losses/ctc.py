@@ -27,8 +27,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels.precision import precise_dtype
-from cotext.losses.output_products import OutputProducts
+from cotext.losses.cross_entropy import OutputProducts
+from cotext.models.interface import PathKind
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
@@ -357,3 +359,154 @@ def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
         nll, _ = group.nll_and_posterior(log_p_MC, False)
         nll_G[lattices.unit[group.which]] = nll.to(nll_G.dtype)
     return nll_G
+
+
+# --- CTC targets: which frames of a non-autoregressive decoder are aligned with which target tokens.
+#
+# Shapes: B rows, T frames, Y target tokens of a row, N frames of all rows without padding, one row after the
+# other, G units.
+
+
+def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
+    """CTC units: every sentence, those of a row in order, or every row; targets as of `bracketed_targets`.
+
+    `frames_of` [B, T]: the sentence of each frame, -1 on padding.
+    """
+    aligned = path == "sentences"
+    texts = (frames_of, sentence) if aligned else (frames_of.clamp(max=0), sentence.clamp(max=0))
+    frames, target = map(sentence_spans, texts)
+    last_B1 = texts[1].max(dim=1, keepdim=True).values
+    real = torch.arange(target.size(1), device=target.device) <= last_B1
+    lengths_B = (frames_of >= 0).sum(dim=1)
+    frames = frames[:, : real.size(1)] + (lengths_B.cumsum(dim=0) - lengths_B)[:, None, None]
+    start, stop = frames[real].unbind(dim=1)
+    first, end = target[real].unbind(dim=1)
+    row = real.nonzero()[:, 0]
+    at = first[:, None] + torch.arange(int((end - first).max()), device=first.device)
+    labels = tokens[row[:, None], at.clamp(max=tokens.size(1) - 1)]
+    return Units(start, stop - start, labels, end - first, forced=aligned)
+
+
+# --- The most probable path of a text under CTC, by Viterbi's algorithm.
+#
+# Shapes as in `ctc.py`: N positions of all units, M of them to be predicted; K units that fit; T most
+# positions of a unit, S states, C most classes; D model, V vocabulary.
+
+
+def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> Tensor:
+    """The token, blank included, that the most probable path has at every position: [N].
+
+    It is -1 at all positions of a unit that does not fit, and of none. No normalisation is needed, hence
+    nothing but the logits of the unit's own labels.
+    """
+    aligned_N = lattices.position.new_full((hidden_ND.size(0),), -1)
+    kind = hidden_ND.device.type
+    if torch.is_autocast_enabled(kind):
+        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    with torch.no_grad(), torch.autocast(kind, enabled=False):
+        hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
+        for group in lattices.groups:
+            logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
+            class_KT = _best_path(group, group.scores(logits_KTC))
+            aligned_N[group.frame] = group.token.gather(1, class_KT).flatten()[group.real_at]
+    return aligned_N
+
+
+def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
+    """The class at every position of the best path, by Viterbi's algorithm: [K, T].
+
+    States are blank, first label, blank, second label ... blank. A step stays, goes on by one, or by two to a
+    label that differs from the one before it. Behind the end of a unit it stays.
+    """
+    lattices, positions, _ = scores_KTC.shape
+    state_KS = group.label.new_zeros(lattices, 2 * group.label.size(1) + 1)
+    state_KS[:, 1::2] = group.label
+    leaps = torch.zeros_like(state_KS, dtype=torch.bool)
+    leaps[:, 3::2] = state_KS[:, 3::2] != state_KS[:, 1:-2:2]
+    best_KS = scores_KTC.new_full(state_KS.shape, -torch.inf)
+    best_KS[:, :2] = scores_KTC[:, 0].gather(1, state_KS[:, :2])
+    came_TKS = torch.zeros(positions, *state_KS.shape, dtype=torch.uint8, device=state_KS.device)
+    for t in range(1, positions):
+        from_3KS = best_KS.new_full((3, *best_KS.shape), -torch.inf)
+        from_3KS[0] = best_KS
+        from_3KS[1, :, 1:] = best_KS[:, :-1]
+        from_3KS[2, :, 2:] = best_KS[:, :-2].masked_fill(~leaps[:, 2:], -torch.inf)
+        reached_KS, came = from_3KS.max(dim=0)
+        goes_on = t < group.length[:, None]
+        came_TKS[t] = came.masked_fill_(~goes_on, 0)
+        reached_KS = reached_KS + scores_KTC[:, t].gather(1, state_KS)
+        best_KS = torch.where(goes_on, reached_KS, best_KS)
+    last = 2 * group.label_length[:, None]
+    ends = torch.cat([last, (last - 1).clamp(min=0)], dim=1)
+    state = ends.gather(1, best_KS.gather(1, ends).argmax(dim=1, keepdim=True))
+    path_KT = state.expand(-1, positions).clone()
+    for t in range(positions - 1, 0, -1):
+        state = state - came_TKS[t].gather(1, state).long()
+        path_KT[:, t - 1] = state[:, 0]
+    return state_KS.gather(1, path_KT)
+
+
+# --- Probabilities of the beginnings of texts under CTC, and with them of tokens given those before them.
+#
+# A path says a text; that the text begins with y1 ... yi is the sum over all positions at which yi is said
+# for the first time, behind y1 ... yi-1 and whatever follows (Graves 2012, *Supervised Sequence Labelling*,
+# section 7.5). The probability of token i given those before it is the ratio of two beginnings, that of the
+# end the ratio of the text to its last beginning: the chain rule of the text's own likelihood, summed over
+# all paths, though nothing is predicted from left to right.
+#
+# Shapes: G units, K that fit, T most positions, L most labels, S = L + 1 blanks around them, C
+# classes; N, M, D, V as in `ctc.py`.
+
+
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """Log-probabilities, -inf where a unit does not fit.
+
+    `begins` [G, L]: that the text of a unit begins with its labels up to this one; `whole` [G]: that it
+    is the target and nothing more.
+    """
+
+    begins: Tensor
+    whole: Tensor
+
+
+@torch.no_grad()
+def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Beginnings:
+    """The beginnings of every unit's target, in double precision."""
+    begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
+    whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)
+    lattices = Lattices.of(units, blank, hidden_ND.size(1))
+    log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
+    for group in lattices.groups:
+        log_p_KTC = group.scores(group.spread(log_p_MC[:, : group.token.size(1)], torch.float64))
+        begins_KL, whole_K = _forward(group, log_p_KTC)
+        unit = lattices.unit[group.which]
+        begins_GL[unit, : begins_KL.size(1)] = begins_KL
+        whole_G[unit] = whole_K
+    return Beginnings(begins_GL, whole_G)
+
+
+def _forward(group: Group, log_p_KTC: Tensor) -> tuple[Tensor, Tensor]:
+    """Forward probabilities of the states blank, first label, blank ...; [K, L] and [K]."""
+    lattices, positions, _ = log_p_KTC.shape
+    labels = group.label.size(1)
+    nothing_K1 = log_p_KTC.new_full((lattices, 1), -torch.inf)
+    differs = group.label.new_ones(group.label.shape, dtype=torch.bool)
+    differs[:, 1:] = group.label[:, 1:] != group.label[:, :-1]
+    # What is there before the first position: the blank in front of all labels.
+    blank_KS = torch.cat([torch.zeros_like(nothing_K1), nothing_K1.expand(-1, labels)], dim=1)
+    label_KL = nothing_K1.expand(-1, labels)
+    begins_KL = label_KL
+    for t in range(positions):
+        of_label_KL = log_p_KTC[:, t].gather(1, group.label)
+        before_KL = torch.cat([nothing_K1, label_KL[:, :-1]], dim=1).masked_fill(~differs, -torch.inf)
+        first_KL = of_label_KL + torch.logaddexp(blank_KS[:, :-1], before_KL)
+        goes_on = t < group.length[:, None]
+        begins_KL = torch.where(goes_on, torch.logaddexp(begins_KL, first_KL), begins_KL)
+        after_label_KS = torch.cat([nothing_K1, label_KL], dim=1)
+        stays_KS = torch.logaddexp(blank_KS, after_label_KS) + log_p_KTC[:, t, :1]
+        blank_KS = torch.where(goes_on, stays_KS, blank_KS)
+        label_KL = torch.where(goes_on, torch.logaddexp(first_KL, label_KL + of_label_KL), label_KL)
+    last = group.label_length[:, None]
+    ends_KS = torch.logaddexp(blank_KS, torch.cat([nothing_K1, label_KL], dim=1))
+    return begins_KL, ends_KS.gather(1, last)[:, 0]

@@ -22,12 +22,10 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
-from cotext.layers.glance import glanced
 from cotext.layers.kernels.packing import Packing
+from cotext.layers.soft_copy import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
-from cotext.losses.ctc import Lattices, fits, lattices_nll
-from cotext.losses.ctc_path import best_alignment
-from cotext.losses.ctc_targets import units
+from cotext.losses.ctc import Lattices, best_alignment, fits, lattices_nll, units
 from cotext.models.interface import NonAutoregressiveModel
 
 CHUNK = 1024

@@ -23,7 +23,6 @@ from cotext.config.training import TrainConfig
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.layers.kernels.int8 import dequantised
-from cotext.layers.low_rank import fill_merged, merged
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import (
@@ -234,9 +233,12 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
 
 
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Copy weights into a model; names and shapes must agree, and low-rank corrections become zero."""
-    _require_fit(_shapes(merged(model)), _shapes(weights), path)
-    fill_merged(model, weights)
+    """Copy weights into a model; names and shapes must agree."""
+    own = model.state_dict()
+    _require_fit(_shapes(own), _shapes(weights), path)
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            own[name].copy_(tensor)
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:

@@ -56,7 +56,10 @@ PAPERS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A shipped recipe in words; `parameters` at base size with 32,000 subwords."""
+    """A shipped recipe in words; `parameters` at base size with 32,000 subwords.
+
+    `needs_init`: training starts from another run (`train --init RUN`).
+    """
 
     recipe: str
     view: str
@@ -64,6 +67,7 @@ class Entry:
     loss: str
     decoding: str
     parameters: int
+    needs_init: bool
 
     @property
     def paper(self) -> str:
@@ -101,6 +105,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
         describe_loss(config.loss),
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
+        config.train.init == "required",
     )
 
 
@@ -111,11 +116,15 @@ def render() -> str:
         lines += ["", *wrap(title, WIDTH)]
         for each in recipes:
             parameters = f"{each.parameters / 1e6:.1f} M"
-            lines.append(f"  {each.recipe:<{WIDTH - 12}}{parameters:>10}")
+            name = f"{each.recipe} (needs --init)" if each.needs_init else each.recipe
+            lines.append(f"  {name:<{WIDTH - 12}}{parameters:>10}")
             about = "; ".join((each.view, each.model, each.loss, each.decoding))
             indent = " " * 6
             lines += wrap(about, WIDTH, initial_indent=indent, subsequent_indent=indent)
-    heading = "recipe, and its parameters at base size with 32,000 subwords; view; model; loss; decoding"
+    heading = (
+        "recipe, and its parameters at base size with 32,000 subwords; view; model; loss; decoding.\n"
+        "(needs --init): training starts from another run, as in `cotext train RECIPE --init RUN`."
+    )
     return "\n".join([heading, *lines])
 
 

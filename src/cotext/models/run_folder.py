@@ -9,7 +9,6 @@ A run folder:
     metrics.jsonl          one line per report and validation
     data.json              which data it was trained on
     init.json              what it started from, if from another run
-    base.safetensors       matrices that stay as they were, where corrections of low rank are trained
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
     import.json            where its weights come from, if they were imported
     shortlist.safetensors  which target tokens go with which source token, for `decode.shortlist`, if made

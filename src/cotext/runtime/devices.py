@@ -5,8 +5,8 @@ from typing import Final
 
 import torch
 
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.workers import usable_cores
 
 KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 KEPT_KERNELS: Final = 64  # more than a layer's pass there and back takes, of source and target

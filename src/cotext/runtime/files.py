@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
-from cotext.runtime.addresses import address_of, opened_address, require_here
 from cotext.runtime.errors import CotextError
 
 
@@ -84,7 +83,6 @@ def _status(pid: int) -> tuple[str, int] | None:
 
 # Nobody writes so long on what another machine left under a temporary name.
 ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
-CHECKSUM_BYTES: Final = 1 << 20  # read at once
 
 
 @contextmanager
@@ -164,8 +162,7 @@ def discard(folder: Path) -> None:
 
 
 def require_new(out: Path) -> None:
-    """Raise CotextError where a folder that is to be made exists, and is not empty, or is at an address."""
-    require_here(out)
+    """Raise CotextError where a folder that is to be made exists and is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
 
@@ -178,12 +175,6 @@ def standard_folder(variable: str, usual: str) -> Path:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of the content of a file, in hexadecimal; of one at an address, which is read for it."""
-    if (address := address_of(path)) is not None:
-        found = hashlib.sha256()
-        with opened_address(address) as stream:
-            while part := stream.read(CHECKSUM_BYTES):
-                found.update(part)
-        return found.hexdigest()
+    """SHA-256 of the content of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

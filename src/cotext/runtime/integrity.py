@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import writing
@@ -70,9 +69,8 @@ def is_occupied(out: Path) -> bool:
     """Whether there is something in a folder that is to be made.
 
     Raises:
-        CotextError: it is a file, or at an address.
+        CotextError: it is a file.
     """
-    require_here(out)
     if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: exists; choose another --out")
     return out.is_dir() and any(out.iterdir())

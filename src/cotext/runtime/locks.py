@@ -22,7 +22,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final
 
-from cotext.runtime.addresses import require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process, sweep
 
@@ -150,9 +149,8 @@ def working_in(folder: Path) -> Iterator[Lock]:
     What is refused before anything is written leaves no folder behind.
 
     Raises:
-        CotextError: another process is at work in it, storage refuses, or it is at an address.
+        CotextError: another process is at work in it, or storage refuses.
     """
-    require_here(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

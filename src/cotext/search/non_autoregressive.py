@@ -12,7 +12,7 @@ V vocabulary.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import itemgetter
 
 import torch
@@ -21,12 +21,9 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions
-from cotext.search.best_columns import best_column
+from cotext.search.beam_search import Hypothesis, SearchOptions, best_column
 from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests
-from cotext.search.nbest_beam import Alternative
 from cotext.search.output_layer import OutputLayer
-from cotext.search.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.search.sentence_recovery import recover
 from cotext.search.steps import Steps
 
@@ -53,7 +50,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The frames of a row with the best symbol of each, of none where a beam looks for texts instead."""
+    """The frames of a row with the best symbol of each."""
 
     output: OutputLayer
     hidden: Tensor  # [T, D]
@@ -75,18 +72,14 @@ def search_frames(
 ) -> list[Hypothesis]:
     """The hypothesis for every row of the source; the model must be in eval mode.
 
-    With a beam above 1, sentences are the most probable texts instead of paths (`prefix_beam.py`), and the
-    log-probability of such a sentence is that of its closing symbol.
-
     Raises:
-        CotextError: a beam without a path for every sentence, a request that cannot be met, output that is
-            not a number.
+        CotextError: a beam, a request that cannot be met, output that is not a number.
     """
     check_requests(requests, symbols, options.align)
-    if options.beam > 1 and model.path != "sentences":
+    if options.beam > 1:
         raise CotextError(
-            f"decode.beam = {options.beam}: a beam is over the paths of a sentence, and this model has none "
-            f"(model.nat.path = {model.path}); choose decode.beam = 1"
+            f"decode.beam = {options.beam}: a non-autoregressive model decides all positions at once and has "
+            "no beam; choose decode.beam = 1"
         )
     with torch.inference_mode():
         frames, steps = _FrameSearch(model, symbols, options), Steps()
@@ -125,7 +118,7 @@ class _FrameSearch:
         sizes = real.sum(dim=1).tolist()
         outputs = self._outputs(requests)
         of_rows = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
-        paths = self._paths(outputs, *of_rows) if self.options.beam == 1 else repeat(([], []), len(sizes))
+        paths = self._paths(outputs, *of_rows)
         for output, hidden_TD, sentence_T, path in zip(outputs, *of_rows, paths, strict=True):
             frames: dict[int, list[int]] = {}
             for i, k in enumerate(sentence_T.tolist()):
@@ -171,11 +164,9 @@ class _FrameSearch:
         texts = self._texts(row, request)
         tokens: list[int] = []
         log_p: list[float] = []
-        others: list[tuple[Alternative, ...]] = []
         truncated = []
-        for k, ((text, *rest), limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
+        for k, (text, limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
             own = text.within(limit - 1)
-            others.append(tuple(self._alternatives(rest, limit)))
             if self.without_content.issuperset(own.tokens):
                 own = self._content_token(row, k)
             tokens += own.tokens
@@ -186,47 +177,19 @@ class _FrameSearch:
         tokens.pop()  # the last `eos` is understood
         total = sum(log_p)
         score = total / self.options.divisor(len(tokens) + 1)
-        lists = tuple(others) if self.options.nbest > 1 else ()
-        hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated), lists)
+        hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated))
         return hypothesis if self.options.scored else hypothesis.unscored()
 
-    def _alternatives(self, texts: Sequence[_Text], limit: int) -> Iterator[Alternative]:
-        """Further texts for a sentence, as they are; they are ranked by their log-probability alone."""
-        for text in texts:
-            if len(text.tokens) < limit and not self.without_content.issuperset(text.tokens):
-                yield Alternative(tuple(text.tokens), text.rest, text.rest)
-
-    def _texts(self, row: _Row, request: SearchRequest) -> list[list[_Text]]:
-        """The texts that were found for every sentence, best first."""
+    def _texts(self, row: _Row, request: SearchRequest) -> list[_Text]:
+        """The text that was found for every sentence."""
         if self.model.path != "sentences":
-            return [[text] for text in self._recovered(row, request.sentences)]
-        if self.options.beam > 1:
-            return [self._searched(row, k) for k in range(request.sentences)]
+            return self._recovered(row, request.sentences)
         non_content = {*self.non_content, self.symbols.special.eos}
         found = []
         for k in range(request.sentences):
             here = row.frames(k)
             path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
-            found.append([collapse(*path, non_content)])
-        return found
-
-    def _searched(self, row: _Row, k: int) -> list[_Text]:
-        """The texts of a sentence that are most probable over all their paths, the best first."""
-        special, beam = self.symbols.special, self.options.beam
-        here = row.frames(k)
-        # Among non-content and forbidden symbols, brackets and blank have rules of their own.
-        ruled = {self.model.blank, special.bos, special.eos}
-        rules = TextRules(
-            blank=self.model.blank,
-            non_content=frozenset(self.symbols.blank),
-            never=frozenset(self.never - ruled),
-            brackets=(special.bos, special.eos),
-        )
-        log_p_TV = row.output.over_vocabulary(self._log_p(row.output, row.hidden[here], self.never))
-        found = []
-        for text in prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules):
-            tokens = list(text.tokens[1:-1])
-            found.append(_Text(tokens, [0.0] * len(tokens), text.log_probability))
+            found.append(collapse(*path, non_content))
         return found
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "require_packages"]
 
 # What a server stands on, beside what Cotext needs anyway.
-PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "prometheus_client")
+PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 
 
 def require_packages() -> None:

@@ -48,12 +48,16 @@ class TextAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SourceSentence:
-    """A sentence of a request, before it is translated; all count from 0, `number` within the document."""
+    """A sentence of a request, before it is translated; all count from 0, `number` within the document.
+
+    `before`: what stands between it and the one before it in its block.
+    """
 
     document: int
     block: int
     number: int
     text: str
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -17,11 +17,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from cotext.serving.errors import RequestError, plain_refusal
-from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.jobs import Asker, JobOptions, Jobs, JobStatus
+from cotext.serving.jobs import JobOptions, Jobs
 from cotext.serving.jobs.folder import RETRY_SECONDS
 from cotext.serving.jobs.names import attachment
-from cotext.serving.keys import Admission
+from cotext.serving.record import Client
 from cotext.serving.requests import asking, service_of
 
 # --- Files that arrive in forms (multipart/form-data, RFC 7578), written to the disk of the jobs as they
@@ -55,7 +54,7 @@ async def received_file(
     jobs: Jobs,
     max_file_bytes: int,
     max_field_bytes: int,
-    owner: Callable[[Upload, int], Asker | None],
+    owner: Callable[[Upload, int], Client | None],
 ) -> AsyncIterator[Upload]:
     """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
 
@@ -80,11 +79,11 @@ async def received_file(
 
 
 async def _read(
-    request: Request, form: "_Form", jobs: Jobs, owner: Callable[[Upload, int], Asker | None]
+    request: Request, form: "_Form", jobs: Jobs, owner: Callable[[Upload, int], Client | None]
 ) -> None:
     path = form.upload.path
 
-    def write(client: Asker | None) -> None:
+    def write(client: Client | None) -> None:
         jobs.arrived(path, client, form.file_bytes)
         file.write(form.taken())
 
@@ -237,7 +236,6 @@ def routes() -> list[BaseRoute]:
         Route("/api/files", all_of, methods=["GET"]),
         Route("/api/files/{id}", one, methods=["GET"]),
         Route("/api/files/{id}", forget, methods=["DELETE"]),
-        Route("/api/files/{id}/events", events, methods=["GET"]),
         Route("/api/files/{id}/result", result, methods=["GET"]),
     ]
 
@@ -250,7 +248,7 @@ async def send(request: Request) -> Response:
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as upload:
         name = upload.value("system")
-        system = service.systems.named(name) if name else service.systems.choose(None, None)
+        system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
         options = JobOptions(_glossary(upload.value("glossary")), fast=upload.value("fast") == "true")
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, options)
         ticket = await to_thread.run_sync(submit)
@@ -275,23 +273,6 @@ async def forget(request: Request) -> Response:
     client = asking(request)
     service_of(request).jobs.delete(request.path_params["id"], client)
     return Response(status_code=204)
-
-
-async def events(request: Request) -> Response:
-    """How far a file is, whenever that changes, until it is done."""
-    client, jobs = asking(request), service_of(request).jobs
-    id = request.path_params["id"]
-    jobs.status(id, client)  # what is no file of the client's is told by the status of the answer
-    admission: Admission = request.app.state.admission
-    # A server that stops does not wait for those who watch: they ask again.
-    statuses = jobs.watch(id, client, is_over=lambda: admission.stopping)
-    return EventStream(_events(statuses))
-
-
-async def _events(statuses: AsyncGenerator[JobStatus]) -> AsyncGenerator[Event]:
-    async for status in statuses:
-        kind = "progress" if not status.finished else "done" if status.state == "done" else "error"
-        yield Event(kind, asdict(status))
 
 
 async def result(request: Request) -> Response:

@@ -62,11 +62,14 @@ def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: 
 
 
 class PlainText:
-    """Text without tags; if its lines end sentences, a block each."""
+    """Text without tags; if its lines end sentences, a block each, called by its number without a `place`."""
 
     def __init__(self, text: str, split: SplitSentences, place: str) -> None:
         self._parts = _LINE_ENDS.split(text) if split == "1" else [text]
-        self.blocks = [Block((line,), place, split=split != "0") for line in self._parts[::2]]
+        self.blocks = [
+            Block((line,), place or f"line {number}", split=split != "0")
+            for number, line in enumerate(self._parts[::2], 1)
+        ]
 
     def written(self, blocks: Sequence[Block]) -> str:
         """The text with other lines."""

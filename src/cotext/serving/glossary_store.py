@@ -1,175 +1,154 @@
-"""Glossaries of clients, kept on disk: each a name and a dictionary for every language pair that it has."""
+"""Glossaries of clients, kept on disk: each a name, a language pair, and terms with their translations."""
 
+import json
 import secrets
-import sqlite3
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from cotext.data.languages import CODES, Languages
-from cotext.runtime.errors import shown
-from cotext.serving.database import Database
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import remove
 from cotext.serving.errors import RequestError
 from cotext.serving.settings import SHARES
+from cotext.serving.state import private, write_durably
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.wishes import Wishes
 
 MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024
-MAX_ENTRIES: Final = 100_000  # of a dictionary
+MAX_ENTRIES: Final = 100_000  # of a glossary
 MAX_GLOSSARIES: Final = 1000  # of a client
 MAX_BYTES: Final = 512 << 20  # of all glossaries together; of a client an eighth
-ENTRY_BYTES: Final = 64  # that an entry takes beside its terms
-
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS glossaries (
-    id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS entries (
-    glossary TEXT NOT NULL REFERENCES glossaries (id) ON DELETE CASCADE,
-    source_language TEXT NOT NULL, target_language TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL,
-    PRIMARY KEY (glossary, source_language, target_language, source));
-"""
 
 Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
 
 @dataclass(frozen=True, slots=True)
-class DictionarySize:
-    """A dictionary of a glossary: its language pair, and how many entries it has."""
-
-    languages: Languages
-    entries: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredGlossary:
-    """A glossary of a client without its entries; `created`: when, in UTC, by ISO 8601."""
+    """A glossary of a client without its entries, which are counted; `created`: when, in UTC, by ISO 8601."""
 
     id: str
+    client: str
     name: str
     created: str
-    dictionaries: tuple[DictionarySize, ...]
+    source: str
+    target: str
+    entries: int
+
+    @property
+    def languages(self) -> Languages:
+        """Its language pair."""
+        return Languages(self.source, self.target)
+
+
+_KNOWN: Final = TypeAdapter(StoredGlossary)
 
 
 class GlossaryStore:
     """The glossaries of a server; clients are told apart by name, and see none but their own.
 
-    Every method raises RequestError 404 where a client has no such glossary, or no such dictionary in it, and
-    400 for entries, names or languages that cannot be taken.
+    Each is a file: what is known of it in the first line, as JSON, then a line for each entry, with a tab
+    between the terms. Every method raises RequestError 404 where a client has no such glossary, 400 for
+    entries, names or languages that cannot be taken, and 503 where storage refuses.
+
+    Raises:
+        CotextError: a glossary on the disk is damaged.
     """
 
     def __init__(self, state: Path) -> None:
-        self._database = Database(state / "glossaries.sqlite3", _SCHEMA)
+        self._folder = state / "glossaries"
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[StoredGlossary, int]] = {}  # with their bytes
+        found = [(_first_line(path), path.stat().st_size) for path in self._folder.glob("*.tsv")]
+        for glossary, size in sorted(found, key=lambda each: each[0].created):
+            self._known[glossary.id] = glossary, size
 
-    def create(self, client: str, name: str, dictionaries: Mapping[Languages, Entries]) -> StoredGlossary:
+    def create(self, client: str, name: str, languages: Languages, entries: Entries) -> StoredGlossary:
         """A new glossary.
 
         Raises:
             RequestError: 456, the client has MAX_GLOSSARIES, or its share of MAX_BYTES; 503, all clients
                 together have MAX_BYTES.
         """
-        name = _checked_name(name)
-        checked = {languages: _checked(languages, entries) for languages, entries in dictionaries.items()}
-        if not checked:
-            raise RequestError(400, "a glossary needs a dictionary: a language pair and its entries")
+        if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
+            raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
+        entries = sorted(_checked(languages, entries))
         identity = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
         created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        with self._database.transaction() as database:
-            query = "SELECT count(*) FROM glossaries WHERE client = ?"
-            [count] = database.execute(query, (client,)).fetchone()
-            if count >= MAX_GLOSSARIES:
-                raise RequestError(456, f"you have {count:,} glossaries, the most there may be; delete some")
-            row = (identity, client, name, created)
-            database.execute("INSERT INTO glossaries VALUES (?, ?, ?, ?)", row)
-            for languages, entries in checked.items():
-                _write(database, identity, languages, entries)
-            _require_space(database, client)
-            return _read(database, client, identity)
+        made = StoredGlossary(
+            identity, client, name, created, languages.source, languages.target, len(entries)
+        )
+        lines = [json.dumps(asdict(made)), *("\t".join(entry) for entry in entries)]
+        content = "".join(f"{line}\n" for line in lines).encode()
+        with self._lock:
+            self._require_space(client, len(content))
+            try:
+                write_durably(private(self._folder) / f"{identity}.tsv", content)
+            except (OSError, CotextError):
+                raise RequestError(503, "the server cannot keep this glossary; try again later") from None
+            self._known[identity] = made, len(content)
+        return made
 
     def all_of(self, client: str) -> list[StoredGlossary]:
         """All glossaries of a client, in the order in which they were made."""
-        with self._database.transaction() as database:
-            query = "SELECT id FROM glossaries WHERE client = ? ORDER BY created, rowid"
-            found = database.execute(query, (client,)).fetchall()
-            return [_read(database, client, identity) for (identity,) in found]
+        return [glossary for glossary, _ in list(self._known.values()) if glossary.client == client]
 
     def get(self, client: str, identity: str) -> StoredGlossary:
         """One of them."""
-        with self._database.transaction() as database:
-            return _read(database, client, identity)
+        found = self._known.get(identity)
+        if found is None or found[0].client != client:
+            raise RequestError(404, "there is no such glossary")
+        return found[0]
 
-    def entries(self, client: str, identity: str, languages: Languages) -> list[tuple[str, str]]:
-        """The entries of a dictionary, by source term."""
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            query = (
-                "SELECT source, target FROM entries WHERE glossary = ? AND source_language = ?"
-                " AND target_language = ? ORDER BY source"
-            )
-            found = database.execute(query, (identity, languages.source, languages.target)).fetchall()
-        if not found:
-            raise RequestError(404, f"the glossary has no dictionary for {languages}")
-        return found
-
-    def rename(self, client: str, identity: str, name: str) -> None:
-        """Give a glossary another name."""
-        name = _checked_name(name)
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, identity))
-
-    def put(
-        self,
-        client: str,
-        identity: str,
-        languages: Languages,
-        entries: Entries,
-        *,
-        merge: bool = False,
-        name: str | None = None,
-    ) -> None:
-        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays.
-
-        `name`: that of the glossary from now on; None: as it was.
-
-        Raises:
-            RequestError: 456 and 503, as `create`.
-        """
-        checked = _checked(languages, entries)
-        new_name = None if name is None else _checked_name(name)
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            if new_name is not None:
-                database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (new_name, identity))
-            if not merge:
-                _erase(database, identity, languages)
-            _write(database, identity, languages, checked)
-            sizes = {each.languages: each.entries for each in _read(database, client, identity).dictionaries}
-            if sizes[languages] > MAX_ENTRIES:
-                raise RequestError(400, f"a dictionary has {MAX_ENTRIES:,} entries at most")
-            _require_space(database, client)
-
-    def remove(self, client: str, identity: str, languages: Languages) -> None:
-        """Remove a dictionary from a glossary."""
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            if not _erase(database, identity, languages):
-                raise RequestError(404, f"the glossary has no dictionary for {languages}")
+    def entries(self, client: str, identity: str) -> list[tuple[str, str]]:
+        """The entries of one, by source term."""
+        try:
+            lines = self._path(self.get(client, identity)).read_text(encoding="utf-8").split("\n")[1:-1]
+        except OSError:  # deleted meanwhile
+            raise RequestError(404, "there is no such glossary") from None
+        return [(source, target) for source, _, target in (line.partition("\t") for line in lines)]
 
     def delete(self, client: str, identity: str) -> None:
-        """Delete a glossary with all its dictionaries."""
-        with self._database.transaction() as database:
-            _read(database, client, identity)
-            database.execute("DELETE FROM glossaries WHERE id = ?", (identity,))
+        """Delete a glossary."""
+        with self._lock:
+            remove(self._path(self.get(client, identity)))
+            del self._known[identity]
+
+    def _path(self, glossary: StoredGlossary) -> Path:
+        return self._folder / f"{glossary.id}.tsv"
+
+    def _require_space(self, client: str, more: int) -> None:
+        """Refuse a glossary of so many bytes if it is too much."""
+        own = [size for glossary, size in self._known.values() if glossary.client == client]
+        share = MAX_BYTES // SHARES
+        if len(own) >= MAX_GLOSSARIES:
+            raise RequestError(456, f"you have {len(own):,} glossaries, the most there may be; delete some")
+        if sum(own) + more > share:
+            raise RequestError(456, f"your glossaries have {share:,} bytes at most together; delete some")
+        if sum(size for _, size in self._known.values()) + more > MAX_BYTES:
+            raise RequestError(503, "the server has no room for more glossaries")
 
 
-def entries_together(dictionaries: Iterable[Entries]) -> Entries:
-    """Several dictionaries as one; of a term in more than one of them, the first says the translation."""
+def _first_line(path: Path) -> StoredGlossary:
+    """What is known of a glossary on the disk."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _KNOWN.validate_json(file.readline())
+    except (OSError, ValueError):
+        raise CotextError(f"{path}: no glossary, or damaged; delete it, or give another --state") from None
+
+
+def entries_together(glossaries: Iterable[Entries]) -> Entries:
+    """Several glossaries as one; of a term in more than one of them, the first says the translation."""
     together: dict[str, str] = {}
-    for entries in dictionaries:
+    for entries in glossaries:
         together = dict(entries) | together
     return tuple(together.items())
 
@@ -186,62 +165,12 @@ def wishes_of(entries: Entries) -> Wishes:
     return Wishes(Glossary.of(terms) if terms else None)
 
 
-def _read(database: sqlite3.Connection, client: str, identity: str) -> StoredGlossary:
-    query = "SELECT name, created FROM glossaries WHERE id = ? AND client = ?"
-    row = database.execute(query, (identity, client)).fetchone()
-    if row is None:
-        raise RequestError(404, "there is no such glossary")
-    query = (
-        "SELECT source_language, target_language, count(*) FROM entries WHERE glossary = ?"
-        " GROUP BY source_language, target_language ORDER BY min(rowid)"
-    )
-    sizes = [DictionarySize(Languages(s, t), n) for s, t, n in database.execute(query, (identity,))]
-    name, created = row
-    return StoredGlossary(identity, name, created, tuple(sizes))
-
-
-def _write(database: sqlite3.Connection, identity: str, languages: Languages, entries: Entries) -> None:
-    rows = [(identity, languages.source, languages.target, *entry) for entry in entries]
-    database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", rows)
-
-
-def _erase(database: sqlite3.Connection, identity: str, languages: Languages) -> int:
-    query = "DELETE FROM entries WHERE glossary = ? AND source_language = ? AND target_language = ?"
-    return database.execute(query, (identity, languages.source, languages.target)).rowcount
-
-
-def _require_space(database: sqlite3.Connection, client: str) -> None:
-    """Refuse what a client has written in this transaction if it is too much."""
-    pages, free, size = (
-        int(database.execute(f"PRAGMA {name}").fetchone()[0])
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    everything, share = (pages - free) * size, MAX_BYTES // SHARES
-    if everything <= share:
-        return  # without a look at the entries, of which there may be many
-    query = (
-        "SELECT total(length(CAST(source AS BLOB)) + length(CAST(target AS BLOB)) + ?) FROM entries"
-        " JOIN glossaries ON glossaries.id = glossary WHERE client = ?"
-    )
-    [own] = database.execute(query, (ENTRY_BYTES, client)).fetchone()
-    if own > share:
-        raise RequestError(456, f"your glossaries have {share:,} bytes at most together; delete some")
-    if everything > MAX_BYTES:
-        raise RequestError(503, "the server has no room for more glossaries")
-
-
-def _checked_name(name: str) -> str:
-    if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
-        raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
-    return name
-
-
 def _checked(languages: Languages, entries: Entries) -> Entries:
     """The entries without outer white space, all of which can be terms of these languages."""
     if languages.source == languages.target or not {languages.source, languages.target} <= CODES:
-        raise RequestError(400, "a dictionary needs two languages by their codes, as in en and de")
+        raise RequestError(400, "a glossary needs two languages by their codes, as in en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
-        raise RequestError(400, f"a dictionary has an entry at least, and {MAX_ENTRIES:,} at most")
+        raise RequestError(400, f"a glossary has an entry at least, and {MAX_ENTRIES:,} at most")
     return distinct(entries)
 
 

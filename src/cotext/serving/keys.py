@@ -26,8 +26,7 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.serving.errors import RequestError
-from cotext.serving.record import RequestRecord
-from cotext.serving.service import Client
+from cotext.serving.record import Client, RequestRecord
 from cotext.serving.settings import ServerSettings
 
 PREFIX: Final = "cotext-"

@@ -6,8 +6,6 @@ document), `system` (the name of the one that translates) and, of sessions, `ses
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,23 +17,23 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import name_of
 from cotext.files.table import file_formats
-from cotext.runtime.errors import shown
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import Upload, file_answer, received_file
 from cotext.serving.fragments import TagHandling
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
 from cotext.serving.keys import Admission, own_name
-from cotext.serving.requests import bearer_key, client_of, fields, service_of, unless_gone
+from cotext.serving.requests import Fields, bearer_key, client_of, read_fields, service_of, unless_gone
 from cotext.serving.service import Client, Service
-from cotext.serving.sessions import also_in_sessions, session_place
+from cotext.serving.sessions import also_in_sessions
 from cotext.serving.systems import System
-from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, translated
+from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
 
 # --- LibreTranslate's files: sent, and fetched from the address that is answered.
 #
 # The answer waits until the file is translated, since programs fetch it at once. What takes longer than a
 # request may is answered before: the address is 404 until the file is there, and tells how far it is.
 
+LOOK_SECONDS: Final = 0.2  # between looks at a file
 WAITING_SHARE: Final = 0.8  # of the time that a request may take
 BEFORE_KEY_BYTES: Final = 1 << 20  # of a file that are read before a key is shown
 ID_CHARACTERS: Final = 32
@@ -67,7 +65,7 @@ async def translate_file(request: Request) -> Response:
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, owner
     ) as upload:
         client = client_of(request, shown or upload.value("api_key") or None)
-        system = _system(service, upload)
+        system = _system(service, Fields.of_form(upload.fields))
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, JobOptions())
         ticket = await to_thread.run_sync(submit)
     try:
@@ -75,34 +73,31 @@ async def translate_file(request: Request) -> Response:
     except RequestError:
         service.jobs.delete(ticket.id, client)
         raise
-    if status.state not in ("queued", "translating", "done"):
+    if status.state == "error":
         service.jobs.delete(ticket.id, client)
-        raise RequestError(400, status.message or "the file was not translated")
+        raise RequestError(400, status.message)
     address = f"{request.base_url}download_file/{ticket.id}{ticket.key}.{quote(status.file_name)}"
     return JSONResponse({"translatedFileUrl": address})
 
 
-def _system(service: Service, upload: Upload) -> System:
+def _system(service: Service, wanted: Fields) -> System:
     """The system that a form asks for; of several source languages, one has to be named."""
-    for name in ("source", "target"):
-        if not upload.value(name):
-            raise RequestError(400, f"Invalid request: missing {name} parameter")
-    target = code_of(upload.value("target"))
-    if upload.value("source") != "auto":
-        return service.systems.choose(code_of(upload.value("source")), target)
-    known = {each.languages.source for each in service.systems if each.languages.target == target}
+    systems = _systems(service, wanted.needed("source"), wanted.needed("target"))
+    known = {each.languages.source for each in systems}
     if len(known) > 1:
         raise RequestError(400, f"name the source language of a file: one of {', '.join(sorted(known))}")
-    return service.systems.choose(None, target)
+    return systems[0]
 
 
 async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobStatus:
     """How far a file is when it is finished, or when waiting ends."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(WAITING_SHARE * service.settings.request_seconds):
-            async for _ in service.jobs.watch(ticket.id, client):
-                pass
-    return service.jobs.status(ticket.id, client)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAITING_SHARE * service.settings.request_seconds
+    while not (status := service.jobs.status(ticket.id, client)).finished:
+        if service.is_stopping or loop.time() > deadline:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    return status
 
 
 async def download_file(request: Request) -> Response:
@@ -120,8 +115,6 @@ async def download_file(request: Request) -> Response:
 
 
 AUTO: Final = "auto"
-FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
-EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 
 def routes() -> list[BaseRoute]:
@@ -146,68 +139,20 @@ def refusal(error: RequestError) -> Response:
     return JSONResponse({"error": error.message}, error.status)
 
 
-class _Asked:
-    """The fields of a request by name."""
-
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        self._found = found
-
-    def value(self, name: str) -> Any:
-        """A field; None where it is not there."""
-        return self._found.get(name)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A field that is a text.
-
-        Raises:
-            RequestError: 400, it is missing, or something else.
-        """
-        value = self._found.get(name)
-        if value is None or value == "":
-            if default is None:
-                raise RequestError(400, f"Invalid request: missing {name} parameter")
-            return default
-        if not isinstance(value, str):
-            raise RequestError(400, f"Invalid request: {name} has to be a text")
-        return value
-
-    @property
-    def extension(self) -> Mapping[str, Any]:
-        """What is asked beyond LibreTranslate."""
-        found = self._found.get("cotext")
-        if found is None:
-            return {name: self._found[name] for name in EXTENSION if name in self._found}
-        if not isinstance(found, dict) or not found.keys() <= set(EXTENSION):
-            raise RequestError(400, f"Invalid request: cotext has to be an object of {', '.join(EXTENSION)}")
-        return found
-
-
-async def _asked(request: Request) -> _Asked:
-    """The fields of a JSON body, or of a form, and those of the address."""
-    found = await fields(request)
-    address = {name: request.query_params.getlist(name) for name in request.query_params}
-    if request.headers.get("content-type", "").startswith(FORMS):
-        address, found = {**address, **found}, {}
-    single = {name: values[0] if len(values) == 1 else values for name, values in address.items()}
-    return _Asked({**single, **found})
-
-
 async def translate(request: Request) -> Response:
     """Translate a text, or a list of them; the answer has as many."""
-    wanted = await _asked(request)
-    client, service = client_of(request, wanted.text("api_key", "") or None), service_of(request)
+    wanted = await read_fields(request)
+    client, service = client_of(request, wanted.text("api_key") or None), service_of(request)
     texts, is_list = _texts(wanted, service.settings.max_sentences)
-    kind = wanted.text("format", "text")
-    if kind not in ("text", "html"):
-        raise RequestError(400, f"Invalid request: format {shown(kind)} is neither text nor html")
+    kind = wanted.one_of("format", ("text", "html"), "text")
     alternatives = _alternatives(wanted)
-    source, target = wanted.text("source"), wanted.text("target")
-    extension = wanted.extension
+    source, target = wanted.needed("source"), wanted.needed("target")
+    extension = extension_of(request, wanted, by_themselves=True)
     asked = TranslationRequest(
         texts,
-        _systems(service, source, target, extension.get("system")),
-        extension.get("document") in (True, "true", "1"),
-        session_place(request, extension),
+        _systems(service, source, target, extension.system),
+        extension.document,
+        extension.place,
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,
@@ -225,21 +170,17 @@ async def translate(request: Request) -> Response:
     return JSONResponse(answer)
 
 
-def _texts(wanted: _Asked, most: int) -> tuple[list[str], bool]:
+def _texts(wanted: Fields, most: int) -> tuple[list[str], bool]:
     """The texts of a request, and whether they are a list; `most`: of a list."""
-    value = wanted.value("q")
-    if isinstance(value, list):
-        if len(value) > most:
-            raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
-        if not all(isinstance(each, str) for each in value):
-            raise RequestError(400, "Invalid request: q has to be a text, or a list of texts")
-        return value, True
-    if value == "":
-        return [""], False
-    return [wanted.text("q")], False
+    if "q" not in wanted:
+        raise RequestError(400, "Parameter 'q' not specified.")
+    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
+    if len(texts) > most:
+        raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
+    return texts, is_list
 
 
-def _alternatives(wanted: _Asked) -> int:
+def _alternatives(wanted: Fields) -> int:
     """How many are wanted; there are fewer than the beam is wide."""
     value = wanted.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
@@ -252,36 +193,16 @@ def _told(found: Detected) -> dict[str, Any]:
     return {"confidence": round(100 * found.confidence, 1), "language": found.language}
 
 
-def _code(text: str) -> str:
-    try:
-        return code_of(text)
-    except RequestError:
-        raise RequestError(400, f"{shown(text)} is not supported") from None
-
-
-def _systems(service: Service, source: str, target: str, name: Any) -> list[System]:
+def _systems(service: Service, source: str, target: str, name: str | None = None) -> list[System]:
     """The systems for a request, of every source language where that is to be detected."""
-    candidates = list(service.systems) if name is None else [service.systems.named(str(name))]
-    pairs = ", ".join(dict.fromkeys(str(each.languages) for each in candidates))
-    # Each language by itself, so that the one which nothing translates is named.
-    kept = candidates
-    for code, side in ((source, "source"), (target, "target")):
-        if code == AUTO and side == "source":
-            continue
-        wanted = _code(code)
-        if not any(getattr(each.languages, side) == wanted for each in candidates):
-            raise RequestError(400, f"{shown(code)} is not supported; there are {pairs}")
-        kept = [each for each in kept if getattr(each.languages, side) == wanted]
-    if not kept:
-        raise RequestError(400, f"no system translates these languages; there are {pairs}")
-    return kept
+    return service.systems.translating(None if source == AUTO else code_of(source), code_of(target), name)
 
 
 async def detect_language(request: Request) -> Response:
     """The language of a text, among those of all systems, the likeliest alone."""
-    wanted = await _asked(request)
-    client_of(request, wanted.text("api_key", "") or None)
-    text = wanted.text("q")
+    wanted = await read_fields(request)
+    client_of(request, wanted.text("api_key") or None)
+    text = wanted.needed("q")
     codes = _languages(service_of(request))
     found = await to_thread.run_sync(detect, text, list(codes))
     return JSONResponse([_told(found)])

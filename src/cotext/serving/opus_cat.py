@@ -108,7 +108,7 @@ def _system(request: Request) -> System:
     systems: Systems = service_of(request).systems
     pair, tag = _pair(request), request.query_params.get("modelTag")
     named = [s for s in systems if s.name == tag and (s.languages.source, s.languages.target) == pair]
-    return named[0] if named else systems.choose(*pair)
+    return named[0] if named else systems.translating(*pair)[0]
 
 
 def _strings(texts: Iterable[str]) -> Response:

@@ -21,6 +21,13 @@ from cotext.translation.translator import Translation
 SCOPE_KEY: Final = "cotext.request"
 
 
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: nothing of one is told another. `name` may stand in logs and files; a key may not."""
+
+    name: str = "anybody"
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """A request: its route as a template, so that nothing that a client wrote is in it."""

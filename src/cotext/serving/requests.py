@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -10,7 +10,7 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
@@ -25,6 +25,7 @@ MAX_FILES: Final = 4
 IN_LOOP_BYTES: Final = 16 * 1024  # of a body that is parsed in the event loop; others would hold it up
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
+FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def service_of(request: Request) -> Service:
@@ -68,6 +69,91 @@ async def fields(request: Request) -> dict[str, Any]:
     return _parsed(content, kind, options, max_fields)
 
 
+class Fields:
+    """The fields of a request; one that a form or an address has several times is a list, as in JSON.
+
+    Every method raises RequestError 400 where a field is not of the type that it is asked for.
+    """
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = {name: value for name, value in found.items() if value is not None}
+
+    @classmethod
+    def of_form(cls, lists: Mapping[str, list[Any]]) -> "Fields":
+        """The fields of a form, which has a list of values for each name."""
+        return cls({name: values[0] if len(values) == 1 else values for name, values in lists.items()})
+
+    def with_others(self, found: Mapping[str, Any]) -> "Fields":
+        """These fields and others, which come before them."""
+        return Fields({**self._found, **found})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def value(self, name: str) -> Any:
+        """A field as it came; None where it is not there."""
+        return self._found.get(name)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A field that is a text."""
+        found = default if (value := self.value(name)) is None else value
+        if not isinstance(found, str):
+            raise RequestError(400, f"Parameter '{name}' has to be a text")
+        return found
+
+    def needed(self, name: str) -> str:
+        """A field that is a text, without which there is no answer."""
+        found = self.text(name)
+        if not found.strip():
+            raise RequestError(400, f"Parameter '{name}' not specified.")
+        return found
+
+    def several(self, name: str) -> list[Any]:
+        """A field that is a list; anything else is a list of it alone."""
+        found = self._found.get(name, [])
+        return found if isinstance(found, list) else [found]
+
+    def texts(self, name: str) -> list[str]:
+        """A field that is a list of texts; a text alone is one of one."""
+        found = self.several(name)
+        if not all(isinstance(each, str) for each in found):
+            raise RequestError(400, f"Parameter '{name}' has to be a list of texts")
+        return found
+
+    def names(self, name: str) -> list[str]:
+        """A list of names, which a form has with commas between them."""
+        return [part.strip() for each in self.texts(name) for part in each.split(",") if part.strip()]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A field that is true or false; 1 or 0 in a form."""
+        found = self.value(name)
+        if found is None:
+            return default
+        if found in (True, False):
+            return bool(found)
+        if isinstance(found, str) and found.lower() in ("0", "1", "false", "true"):
+            return found.lower() in ("1", "true")
+        raise RequestError(400, f"Parameter '{name}' has to be true or false")
+
+    def one_of(self, name: str, allowed: Collection[str], default: str = "") -> str:
+        """A field that has one of some values, in capitals or not."""
+        found = self.text(name, default).lower()
+        if found not in allowed and found != default:
+            raise RequestError(
+                400, f"Value for '{name}' not supported: {shown(found)}; choose {', '.join(allowed)}"
+            )
+        return found
+
+
+async def read_fields(request: Request) -> Fields:
+    """The fields of a body, JSON or a form, and those of the address that the body has not; as `fields`."""
+    found = await fields(request)
+    address = {name: request.query_params.getlist(name) for name in request.query_params}
+    if _content_type(request)[0] in FORMS:
+        return Fields.of_form(address | found)
+    return Fields.of_form(address).with_others(found)
+
+
 def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
     """The fields of a body that is not a multipart form; raises RequestError as `fields`."""
     if not content.strip():
@@ -78,7 +164,7 @@ def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int)
         text = content.decode()
     except UnicodeDecodeError:
         raise RequestError(400, "the body is not UTF-8") from None
-    if kind == "application/x-www-form-urlencoded":
+    if kind in FORMS:
         return _form(text, max_fields)
     if kind not in ("", "application/json") and not kind.endswith("+json"):
         raise RequestError(415, "send application/json, or a form")

@@ -78,9 +78,14 @@ def address_of(listening: socket.socket) -> str:
 
 
 def serve_until_stopped(
-    made: Starlette, listening: socket.socket, on_start: Callable[[], None] = lambda: None
+    made: Starlette,
+    listening: socket.socket,
+    on_start: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer requests until a signal asks to stop; `on_start` is called once there can be any.
+    """Answer requests until a signal asks to stop.
+
+    `on_start` is called once there can be requests, `on_stop` once no more are taken.
 
     SIGINT or SIGTERM: no new requests (503), those in flight are finished within
     `ServerSettings.stop_seconds`, jobs stay for the next start. The second ends the process at once.
@@ -101,18 +106,25 @@ def serve_until_stopped(
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_graceful_shutdown=LAST_SECONDS,
     )
-    StoppingServer(config, made, on_start).run([listening])
+    StoppingServer(config, made, on_start, on_stop).run([listening])
 
 
 class StoppingServer(uvicorn.Server):
     """A server that goes on listening while requests in flight are finished, and refuses others meanwhile."""
 
-    def __init__(self, config: uvicorn.Config, made: Starlette, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        made: Starlette,
+        on_start: Callable[[], None],
+        on_stop: Callable[[], None],
+    ) -> None:
         super().__init__(config)
         self._admission: Admission = made.state.admission
         self._service: Service = made.state.service
         self._seconds = self._service.settings.stop_seconds
         self._on_start = on_start
+        self._on_stop = on_stop
         self._stop = StopRequest()
         self._deadline = 0.0
 
@@ -135,6 +147,7 @@ class StoppingServer(uvicorn.Server):
             self._deadline = now + self._seconds
             for each in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(each, signal.SIG_DFL)
+            self._on_stop()
         if self._admission.stopping and (not self._admission.in_flight or now > self._deadline):
             self.should_exit = True
         if counter % COLLECT_TICKS == 0 and self._is_idle():

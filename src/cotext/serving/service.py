@@ -16,11 +16,10 @@ from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
-from cotext.serving.database import UsageStore
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import note_system, note_translated
+from cotext.serving.record import Client, note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
@@ -34,13 +33,6 @@ __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "Tex
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
 _NUMBERS = count()
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who asks: nothing of one is told another. `name` may stand in logs and files; a key may not."""
-
-    name: str = "anybody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +62,13 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
-        self.glossaries, self.usage = GlossaryStore(settings.state), UsageStore(settings.state)
+        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
         self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)
         # Each request waits in a thread, and so may what other handlers do.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
-        self._is_stopping = False
+        self.is_stopping = False
 
     async def start(self) -> None:
         """Begin what goes on without requests; called once the server's loop runs, before any request.
@@ -91,7 +83,7 @@ class Service:
 
         Requests get as long as `stop_seconds`; the rest is cancelled.
         """
-        self._is_stopping = True
+        self.is_stopping = True
         if tasks := [asked.task for asked in self._answers.asked if asked.task is not None]:
             await asyncio.wait(tasks, timeout=self.settings.stop_seconds)
         await asyncio.to_thread(self.jobs.close)
@@ -125,7 +117,7 @@ class Service:
         Raises:
             RequestError: what the client has to put right (400), or too much of it (413, 429, 503).
         """
-        if self._is_stopping:
+        if self.is_stopping:
             raise stopping()
         note_system(request.system.name)
         # In a thread, as a text may have a hundred thousand blocks.

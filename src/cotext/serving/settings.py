@@ -17,7 +17,7 @@ SHARES: Final = 8  # a client may take one of so many parts of the space for fil
 class ServerSettings(Request):
     """Limits and places of a server; sizes are bytes, times seconds.
 
-    `state`: the folder of jobs, glossaries and usage, which a server that is started again goes on with.
+    `state`: the folder of jobs and glossaries, which a server that is started again goes on with.
     `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes. Of files
     (`max_jobs_bytes`), a client may take an eighth.
     """
@@ -51,7 +51,6 @@ class ServerSettings(Request):
     files_at_once: int = option("Files translated at the same time.", default=4, least=1)
     page: bool = option("Serve the page for the browser.", default=True)
     request_seconds: float = 300.0
-    max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
     body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
     send_seconds: float = 60.0  # for a client to take a piece of an answer
     stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop

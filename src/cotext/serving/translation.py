@@ -3,8 +3,7 @@
 A dialect reads its fields into a `TranslationRequest`, and writes the translations in its own form.
 """
 
-import unicodedata
-from collections import Counter
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,34 +16,22 @@ from cotext.files.blocks import Block
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
-from cotext.serving.requests import check_size, service_of, unless_gone
+from cotext.serving.requests import Fields, check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
-from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
+from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
 from cotext.translation.wishes import Wishes
 
 # --- The language of a text, among those that the systems of a server know.
 
 MOST_CHARACTERS: Final = 4_096  # that are looked at
-# Of languages, the first word of the names of their letters in Unicode; of all others it is LATIN.
-_SCRIPTS: Final = {
-    **dict.fromkeys(("be", "bg", "ky", "kk", "mk", "mn", "ru", "sr", "tg", "tt", "uk"), "CYRILLIC"),
-    **dict.fromkeys(("ar", "fa", "ps", "sd", "ug", "ur"), "ARABIC"),
-    **dict.fromkeys(("hi", "mr", "ne", "sa"), "DEVANAGARI"),
-    **dict.fromkeys(("as", "bn"), "BENGALI"),
-    **dict.fromkeys(("he", "yi"), "HEBREW"),
-    **{"am": "ETHIOPIC", "ti": "ETHIOPIC", "el": "GREEK", "gu": "GUJARATI", "hy": "ARMENIAN"},
-    **{"ja": "HIRAGANA", "ka": "GEORGIAN", "km": "KHMER", "kn": "KANNADA", "ko": "HANGUL", "lo": "LAO"},
-    **{"ml": "MALAYALAM", "my": "MYANMAR", "or": "ORIYA", "pa": "GURMUKHI", "si": "SINHALA", "ta": "TAMIL"},
-    **{"te": "TELUGU", "th": "THAI", "zh": "CJK"},
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Detected:
     """A language by its code, and how sure that is: a probability among all languages, not those asked for.
 
-    0: nothing was measured, and the language is the likeliest by its script, or the first.
+    0: nothing was measured, and the language is the first.
     """
 
     language: str
@@ -52,74 +39,10 @@ class Detected:
 
 
 def detect(text: str, candidates: Sequence[str]) -> Detected:
-    """The likeliest of some languages; the first of them for a text without letters.
-
-    By py3langid where it is installed and knows the language, else by script.
-    """
-    text = text[:MOST_CHARACTERS]
-    letters = Counter(unicodedata.name(each, "?").split()[0] for each in text if each.isalpha())
-    if not letters:
-        return Detected(candidates[0], 0.0)
-    try:
-        ranked = language_identifier().rank(text)
-    except ImportError:
-        ranked = []
+    """The likeliest of some languages; the first of them for a text without letters, or of others."""
+    ranked = language_identifier().rank(text[:MOST_CHARACTERS]) if any(map(str.isalpha, text)) else []
     known = [(language, float(probability)) for language, probability in ranked if language in candidates]
-    if known:
-        return Detected(*max(known, key=lambda pair: pair[1]))
-    return Detected(_by_script(letters, candidates), 0.0)
-
-
-def _by_script(letters: Counter[str], candidates: Sequence[str]) -> str:
-    # Japanese has more letters of Chinese than its own.
-    if letters["HIRAGANA"] or letters["KATAKANA"]:
-        letters["HIRAGANA"] += letters["KATAKANA"] + letters["CJK"]
-    [(script, _)] = letters.most_common(1)
-    return next((each for each in candidates if _SCRIPTS.get(each, "LATIN") == script), candidates[0])
-
-
-# --- The form of a text kept in its translation: whether it begins in capitals, and the mark at its end.
-
-_FINAL: Final = ".!?…。！？"
-# Where nouns have capitals, a translation that begins with one may do so rightly.
-_CAPITAL_NOUNS: Final = frozenset({"de", "lb"})
-
-
-def formatted_as(own: Block, translated: Block, language: str) -> Block:
-    """A translation with the first case and the final punctuation of its source; `language`: its own.
-
-    What is copied at its beginning or its end stays as it is.
-    """
-    pieces = list(translated.pieces)
-    if not own.text.strip() or not translated.text.strip():
-        return translated
-    if isinstance(pieces[0], str):
-        pieces[0] = _with_first_case(own.text, pieces[0], language)
-    if isinstance(pieces[-1], str):
-        pieces[-1] = _with_final_mark(own.text, pieces[-1])
-    return replace(translated, pieces=tuple(pieces))
-
-
-def _with_first_case(source: str, target: str, language: str) -> str:
-    begins, at = source.lstrip()[0], len(target) - len(target.lstrip())
-    first = target[at : at + 1]
-    if begins.isupper() and first.islower():
-        return target[:at] + first.upper() + target[at + 1 :]
-    if begins.islower() and first.isupper() and language not in _CAPITAL_NOUNS:
-        return target[:at] + first.lower() + target[at + 1 :]
-    return target
-
-
-def _with_final_mark(source: str, target: str) -> str:
-    shown = source.rstrip()
-    wanted = shown[len(shown.rstrip(_FINAL)) :]
-    stop = len(target.rstrip())
-    end = len(target[:stop].rstrip(_FINAL))  # where the marks begin
-    if end < stop and not wanted:
-        return target[:end] + target[stop:]
-    if wanted and end == stop and target[stop - 1 : stop].isalnum():
-        return target[:stop] + wanted + target[stop:]
-    return target
+    return Detected(*max(known, key=lambda pair: pair[1])) if known else Detected(candidates[0], 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +53,7 @@ class TranslationRequest:
     several source languages, or if `detects`. `together`: the texts are one document. `context` is read
     before each document. `place`: in a session, where each document is a segment, and all have one language.
     `fast`: greedy search. `alternatives`: how many further translations of each text, at most; none in a
-    session. `formatted`: translations keep the first case and the final mark of their sources.
+    session.
     """
 
     texts: Sequence[str]
@@ -143,7 +66,6 @@ class TranslationRequest:
     wishes: Wishes = field(default_factory=Wishes)
     fast: bool = False
     alternatives: int = 0
-    formatted: bool = False
     detects: bool = False
 
 
@@ -169,15 +91,48 @@ class _Document:
         """The blocks of all texts, in order."""
         return tuple(block for each in self.fragments for block in each.blocks)
 
-    def written(self, blocks: Sequence[Block], formatted: bool) -> Iterator[TranslatedText]:
+    def written(self, blocks: Sequence[Block]) -> Iterator[TranslatedText]:
         """The texts with other blocks in the places of their own."""
-        language, at = self.system.languages.target, 0
+        at = 0
         for each in self.fragments:
             others = blocks[at : at + len(each.blocks)]
             at += len(others)
-            if formatted:
-                others = [formatted_as(*pair, language) for pair in zip(each.blocks, others, strict=True)]
             yield TranslatedText(each.written(others), self.source)
+
+
+EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What is asked beyond a dialect: that the texts are one document, a system, a place in a session."""
+
+    document: bool = False
+    system: str | None = None
+    place: SessionPlace | None = None
+
+
+def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
+    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name.
+
+    `by_themselves`: without that field, the same fields by themselves count.
+
+    Raises:
+        RequestError: 400, something else, or as `session_place`.
+    """
+    value = wanted.value("cotext")
+    if value is None:
+        value = {name: wanted.value(name) for name in EXTENSION if by_themselves and name in wanted}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    inner = Fields(value) if isinstance(value, dict) and value.keys() <= set(EXTENSION) else None
+    if inner is None:
+        raise RequestError(400, f"Parameter 'cotext' has to be an object of {', '.join(EXTENSION)}")
+    place = session_place(request, value)
+    return Extension(inner.flag("document"), inner.text("system") or None, place)
 
 
 def code_of(text: str) -> str:
@@ -225,9 +180,7 @@ async def translated(request: Request, client: Client, asked: TranslationRequest
         lambda: [
             _with_others(versions, asked.alternatives)
             for number, document in enumerate(documents)
-            for versions in zip(
-                *(document.written(each, asked.formatted) for each in blocks[number]), strict=True
-            )
+            for versions in zip(*(document.written(each) for each in blocks[number]), strict=True)
         ]
     )
 

@@ -10,13 +10,11 @@ from safetensors import SafetensorError
 from torch.optim import Optimizer
 
 from cotext.config.recipe import Config
-from cotext.layers.low_rank import merged
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
-from cotext.training import low_rank
 from cotext.training import resume as training_state
 from cotext.training.resume import ProcessState, TrainingProgress
 from cotext.training.sharding import divided, gathered
@@ -50,13 +48,9 @@ class RunCheckpoints:
 
     def save_model(self, path: Path, updates: list[int]) -> None:
         """Write a model file, the weights being those of these updates; every process must call it."""
-        weights = gathered(merged(self.model), keep=self.accelerator.is_main_process)
+        weights = gathered(self.model.state_dict(), keep=self.accelerator.is_main_process)
         if self.accelerator.is_main_process:
             ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
-
-    def save_base(self) -> dict[str, str]:
-        """Write what corrections of low rank are added to: digests of the files, none without them."""
-        return low_rank.save_base(self.run, self.model)
 
     def save_final_model(self, updates: list[int]) -> None:
         """Write `model.safetensors` of the run, which `translate` uses; every process must call it."""
@@ -84,10 +78,8 @@ class RunCheckpoints:
             training_state.save_optimizer(
                 temporary / "optimizer.safetensors", self.optimizer, self.parameter_names, main
             )
-            if main:
-                low_rank.save_corrections(temporary, self.model)
-                if self.accelerator.scaler is not None:
-                    progress.scaler = self.accelerator.scaler.state_dict()
+            if main and self.accelerator.scaler is not None:
+                progress.scaler = self.accelerator.scaler.state_dict()
             self.accelerator.wait_for_everyone()
             if main:
                 training_state.save_progress(temporary, progress)
@@ -126,7 +118,6 @@ class RunCheckpoints:
                 f"{folder}: trained by {progress.processes} processes; {processes} cannot go on with it"
             )
         self.fill([progress.update])
-        low_rank.load(self.run, folder, self.model)
         if progress.update:  # before the first one, Adam has no moments
             file = folder / "optimizer.safetensors"
             training_state.load_optimizer(file, self.optimizer, self.parameter_names)

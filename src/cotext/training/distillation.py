@@ -15,7 +15,6 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,6 @@ from cotext.data.prepared import REPORT, checked_digests, digest_file, file_dige
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import with_all_processors
-from cotext.runtime.addresses import named_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing, require_new
 from cotext.runtime.integrity import require_whole
@@ -313,15 +311,16 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
         CotextError: the data are not where they were, or have changed; storage refuses.
     """
     facts, job = parts.header.facts, parts.header.identity
-    place = partial(named_in, folder=Path(facts["folder"]))
-    teacher, folder = place(Path(facts["teacher"])), place(Path(facts["data"]))
+    # Paths are written relative to the folder in which the shards were started.
+    began = Path(facts["folder"]) if Path(facts["folder"]) != Path.cwd() else Path()
+    teacher, folder = began / facts["teacher"], began / facts["data"]
     request = DistillRequest(
         teacher=teacher, data=folder, out=out, decode=facts["decode"], checkpoint=facts["checkpoint"]
     )
     data = open_data(request.data)
     if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
-    corpus = DistilledCorpus(request, data, job, place(Path(facts["model"])), facts["signature"])
+    corpus = DistilledCorpus(request, data, job, began / facts["model"], facts["signature"])
     return corpus.write(parts, on_stage)
 
 

@@ -15,14 +15,15 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Mixture
 from cotext.models.describe import entry
+from cotext.models.parameters import count_parameters
 from cotext.runtime.devices import multiplies_bfloat16
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
-from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.low_rank import Trained
 from cotext.training.setup import TrainingSetup, set_up
+from cotext.training.trainer import TrainingCallbacks
 
 UPDATES: Final = 3  # made; the first is not timed
+BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
 LONG_SECONDS: Final = 3 * 3600.0  # on a CPU, from which the dry run names shorter ways
 SHOWN_SENTENCES: Final = 6
@@ -101,7 +102,6 @@ class DryRun:
     precision: str
     max_cpu_minutes: float
     parameters: int
-    learning: int
     training_documents: int
     training_sentences: int
     training_instances: InstanceCounts
@@ -132,7 +132,7 @@ class DryRun:
         epochs = self.updates / self.updates_an_epoch
         lines = [
             f"system       {self.system}",
-            f"parameters   {self.parameters:,}{self._learning()}",
+            f"parameters   {self.parameters:,}",
             f"data         {self.training_sentences:,} sentences in {self.training_documents:,} documents",
             f"instances    {_in_words(self.training_instances, ' an epoch')}",
             f"development  {self.development_sentences:,} sentences in {self.development_documents:,} "
@@ -173,9 +173,6 @@ class DryRun:
             lines.append("  train.precision=bf16           this CPU multiplies faster in bfloat16")
         return lines
 
-    def _learning(self) -> str:
-        return "" if self.learning == self.parameters else f"; {self.learning:,} numbers learn"
-
 
 def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
     """Set a training up, make a few updates in memory, and tell what was found.
@@ -189,7 +186,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
     trainer = setup.trainer(run, nobody, bleu)
-    trained = Trained.of(setup.model)
+    parameters = count_parameters(setup.model)
     torch_device = setup.accelerator.device
     found: list[tuple[list[Batch], float]] = []
     for batches, seconds in trainer.rehearse(UPDATES):
@@ -199,14 +196,13 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
     totals, development = setup.data.train.totals, setup.data.dev.totals
     resolved = setup.config
-    words = entry("", resolved, trained.parameters)
+    words = entry("", resolved, parameters)
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
         precision=resolved.train.precision,
         max_cpu_minutes=resolved.train.max_cpu_minutes,
-        parameters=trained.parameters,
-        learning=trained.learning,
+        parameters=parameters,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
         training_instances=_counted(setup, setup.data.train, setup.corpus.mixture),
@@ -222,7 +218,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             (totals.target_tokens + totals.sentences)
             / max(1, labels / len(found) * setup.accelerator.num_processes),
         ),
-        model_memory=trained.memory,
+        model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
         first_batch=_described(found[0][0][0], setup.data.tokenizer),
     )

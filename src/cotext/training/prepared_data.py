@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from cotext.config.recipe import Config
+from cotext.config.training import TrainConfig
+from cotext.data.batch import SpecialSymbols
+from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, TRAIN, digest_file, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, digest_file, read_report, store_exists
+from cotext.data.sampling import Arrangement, Sampler
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
+from cotext.data.views import Mixture, View
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -131,22 +137,6 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
             temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
-def data_of(run: Path, folder: Path | None) -> PreparedData:
-    """Open the data that a run was trained on: `folder`, or if None the one noted in `data.json`.
-
-    Raises:
-        CotextError: nothing noted or no longer there, or data of another tokenizer than the run's.
-    """
-    tokenizer = load_tokenizer(run / "tokenizer")
-    data = open_data(folder or _noted_folder(run))
-    if data.tokenizer.fingerprint != tokenizer.fingerprint:
-        raise CotextError(
-            f"{data.folder}: prepared with another tokenizer than that of {run}; give --data FOLDER, the "
-            "data that it was trained on"
-        )
-    return data
-
-
 def other_languages(run: Path, data: PreparedData) -> str:
     """A message where a run that training starts from was told other languages; empty where it was not.
 
@@ -163,16 +153,54 @@ def other_languages(run: Path, data: PreparedData) -> str:
     )
 
 
-def _noted_folder(run: Path) -> Path:
-    try:
-        folder = Path(noted_data(run)["folder"])
-    except KeyError:
-        raise CotextError(
-            f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
-            "--data FOLDER"
-        ) from None
-    if not store_exists(folder / TRAIN):
-        raise CotextError(
-            f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
+# --- The corpus of a training run: prepared data as one configuration cuts and samples it.
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Training and development data of a run, with the views that cut them."""
+
+    train: TokenStore
+    dev: TokenStore
+    view: View  # of validation and translation
+    mixture: Mixture  # of training
+    symbols: SpecialSymbols
+    unknown: int  # what hidden words become
+    max_row_tokens: int
+    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer and languages
+
+    def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
+        """The training batches of one process out of `shards`, each of at most `max_tokens`."""
+        return Sampler(
+            self.train,
+            self.mixture,
+            self.symbols,
+            max_tokens=max_tokens,
+            max_row_tokens=self.max_row_tokens,
+            pool_tokens=train.pool_tokens,
+            seed=train.seed,
+            shard=shard,
+            shards=shards,
+            arrangement=Arrangement(train.order, train.context),
         )
-    return folder
+
+
+def corpus_of(config: Config, data: PreparedData) -> Corpus:
+    """The corpus of a configuration, from prepared data.
+
+    Raises:
+        CotextError: a file is not what the report of the prepared folder says.
+    """
+    checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
+    if languages := chosen_languages(data.tokenizer):
+        checksums["choice of languages"] = languages
+    return Corpus(
+        train=data.train,
+        dev=data.dev,
+        view=build_view(config.view),
+        mixture=build_mixture(config.view),
+        symbols=special_symbols(data.tokenizer, config.view),
+        unknown=data.tokenizer.unk,
+        max_row_tokens=config.view.max_tokens,
+        checksums=checksums,
+    )

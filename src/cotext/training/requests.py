@@ -37,10 +37,6 @@ class TrainRequest(Device):
         "batch.",
         default=False,
     )
-    spare_memory: bool = option(
-        "On a CPU: use less memory (a fifth less at base size), for about a tenth more time (docs/speed.md).",
-        default=False,
-    )
 
     def parsed_seeds(self) -> list[int]:
         """The seeds of `seeds`; raises CotextError where they are none, or given twice."""

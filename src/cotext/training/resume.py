@@ -4,7 +4,6 @@ A checkpoint that training can resume from holds:
 
     model.safetensors      weights (see `checkpoint`)
     optimizer.safetensors  moments and step counts, named after their parameters
-    low-rank.safetensors   corrections of weights that stay as they are, which the model has added up
     process-0.safetensors  of each process: random state, position in the data, sums since the last report
     trainer.json           how far training is, what was best, the scale of the loss in half precision, and a
                            digest of every other file: written last, and checked before anything is read
@@ -39,8 +38,7 @@ class TrainingProgress:
     `epoch` counts those that the processes have ended, on average. `cpu_seconds` is the processor time of all
     of them for updates and their batches, counted where `train.max_cpu_minutes` limits it. `validated` lists
     the updates with a validation behind them: the checkpoints that averaging may choose from, others being
-    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone),
-    `base` digests of files of the run folder that all checkpoints refer to.
+    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone).
     """
 
     update: int = 0
@@ -54,7 +52,6 @@ class TrainingProgress:
     validated: list[int] = field(default_factory=list)
     corpus: dict[str, str] = field(default_factory=dict)
     scaler: dict[str, float] = field(default_factory=dict)
-    base: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +187,6 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
             "choose another --out"
         )
     require_whole(folder, found.files, _remedy(folder))
-    require_whole(run, found.progress.base, "restore it, or choose another --out")
 
 
 def _load(folder: Path) -> _Saved:

@@ -8,25 +8,125 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from shutil import copyfile
 
 import sacrebleu
 import torch
 
-from cotext.config.recipe import Config
+from cotext.config.recipe import Config, differences
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
+from cotext.data.shortlist import SHORTLIST
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.interface import Model
+from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, write_config
 from cotext.runtime.devices import slow_precision
-from cotext.runtime.locks import working_in
-from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.low_rank import Trained
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed
+from cotext.runtime.locks import NAME, working_in
 from cotext.training.prepared_data import PreparedData, note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.run_folder import keep_shortlist, note_seeds, open_run
 from cotext.training.setup import TrainingSetup, set_up
-from cotext.training.start_loss import note_recovery, start_loss
+from cotext.training.start_loss import start_loss
+from cotext.training.start_settings import written_config
+from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import WarmStart
 from cotext.translation.translator import DocumentTranslator
+
+# --- The folder of a run: begun, or found to hold the same run.
+
+
+# Keys that may change between an interruption and its continuation: they say how long and how loudly, and
+# where a file lies that is known by its digest.
+MAY_CHANGE = (
+    "paper",
+    "languages",
+    "train.max_updates",
+    "train.max_epochs",
+    "train.max_cpu_minutes",
+    "train.patience",
+    "train.log_every",
+    "train.threads",
+    "train.shard_model",
+    "train.checkpoint_activations",
+    "train.average",
+    "train.average_by",
+    "train.keep",
+)
+
+
+def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
+    """Begin a run in a folder, or check that the run in it is the same.
+
+    Raises:
+        CotextError: the folder holds another run, or something else, or cannot be written.
+    """
+    try:
+        require_own(run, config)
+        # The configuration comes first: what it stands beside is a run, however early it was cut short.
+        write_config(run, config)
+        _keep_tokenizer(run, tokenizer)
+    except OSError as error:
+        raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
+
+
+def require_own(run: Path, config: Config) -> None:
+    """Check that a folder that is there is empty, or holds the same run.
+
+    Raises:
+        CotextError: it holds another run, or something else.
+        OSError: it cannot be read.
+    """
+    path = run / "config.yaml"
+    if path.exists():
+        if is_int8(run / "model.safetensors"):
+            raise CotextError(
+                f"{run}: is a run in int8, which translates and scores, and is not trained; choose another "
+                "--out, or go on with the run that it was exported from"
+            )
+        _require_same(written_config(path), config, run)
+    elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
+        raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+
+
+def note_seeds(run: Path, seeds: Sequence[int]) -> None:
+    """Write into a run folder among which seeds it is trained: `seeds.json`."""
+    if noted_seeds(run) != list(seeds):
+        with replacing(run / SEEDS) as temporary:
+            temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
+
+
+def keep_shortlist(run: Path, given: Path) -> None:
+    """Copy the shortlist of the data into a run that has none."""
+    if not (run / SHORTLIST).exists():
+        with replacing(run / SHORTLIST) as temporary:
+            copyfile(given, temporary)
+
+
+def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
+    """Copy the tokenizer into the run, or check that the copy there is the same."""
+    folder = run / "tokenizer"
+    if not (run / "checkpoints").exists():
+        tokenizer.save(folder)
+    elif load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{folder}: another tokenizer than that of the data; give the data that the run was trained on, "
+            "or choose another --out"
+        )
+
+
+def _require_same(before: Config, now: Config, run: Path) -> None:
+    changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
+    if changed:
+        lines = (
+            f"  {key}: {'nothing' if there == '' else there} there, {asked} asked for"
+            for key, there, asked in changed
+        )
+        raise CotextError(
+            f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
+            "to go on with it:\n" + "\n".join(lines)
+        )
 
 
 def development_bleu(
@@ -93,7 +193,7 @@ def train(
         CotextError: settings that do not fit together, to the data or to this machine, before there is a run
             folder; another run in the folder; else as `Trainer.train`.
     """
-    setup, asked = set_up(config, data_folder, run, recipe, device), config.train.max_tokens
+    setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock, shortlist = None, None
@@ -108,10 +208,6 @@ def train(
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
             _tell_slow_precision(config, accelerator.device, callbacks)
-            if asked == "auto":
-                callbacks.on_message(
-                    f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
-                )
             open_run(run, config, data.tokenizer)
             if shortlist is not None:
                 keep_shortlist(run, shortlist)
@@ -124,8 +220,6 @@ def train(
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
         progress = trainer.train()
-        if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
-            callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress
 
 
@@ -133,11 +227,6 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
     """Say, and write into the run, what training starts from, and what that costs."""
     config, data = setup.config, setup.data
     callbacks.on_message(start.render())
-    if config.train.lora.rank:
-        found = Trained.of(setup.model)
-        callbacks.on_message(
-            f"low-rank adaptation: {found.learning:,} numbers learn, of a model of {found.parameters:,}"
-        )
     if message := other_languages(start.run, data):
         callbacks.on_message(message)
     measured = None

@@ -19,15 +19,11 @@ from cotext.runtime.devices import choose_threads, keep_few_kernels
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
-from cotext.training.batch_size import largest_batch
-from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.corpus import Corpus, corpus_of
-from cotext.training.low_rank import adapt, require_start
-from cotext.training.prepared_data import PreparedData, open_data
-from cotext.training.resolve import settle
+from cotext.training.prepared_data import Corpus, PreparedData, corpus_of, open_data
 from cotext.training.sharding import require_shardable
-from cotext.training.trainer import Trainer
-from cotext.training.warm_start import WarmStart, read_origins, start_from
+from cotext.training.start_settings import settle
+from cotext.training.trainer import Trainer, TrainingCallbacks
+from cotext.training.warm_start import WarmStart, read_account, start_from
 
 
 def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
@@ -119,7 +115,6 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     asked, config = config, settle(config, data, run, recipe)
-    require_start(config)
     _require_heads_of_rows(config, data)
     _require_own_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
@@ -134,18 +129,12 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     torch.set_num_threads(threads)
     if config.train.precision == "bf16" and accelerator.device.type == "cpu":
         keep_few_kernels()
-    start, new, partly = None, list[str](), dict[str, tuple[int, int]]()
+    start, new = None, list[str]()
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
-        new, partly = start.inheritance.new, start.inheritance.partly
-    elif config.train.init and (config.train.fresh_rate != 1 or config.train.lora.rank):
-        new, partly = read_origins(run / "init.json")
-    if config.train.lora.rank:
-        new = adapt(model, config, data.tokenizer, new, partly)
+        new = start.inheritance.new
+    elif config.train.init and config.train.fresh_rate != 1:
+        account = read_account(run / "init.json")
+        new = [*account["neutral"], *account["fresh"]]
     model.recomputes = config.train.checkpoint_activations
-    corpus = corpus_of(config, data)
-    if config.train.max_tokens == "auto":
-        found = largest_batch(config.train, model, build_loss(config.loss), corpus, accelerator)
-        train = config.train.model_copy(update={"max_tokens": found})
-        config = config.model_copy(update={"train": train})
-    return TrainingSetup(config, data, corpus, model, accelerator, start, new)
+    return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)

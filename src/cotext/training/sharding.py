@@ -25,7 +25,7 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
     """Refuse what fully sharded training does not do.
 
     Raises:
-        CotextError: a single process; translation for BLEU, which one process does; low-rank adaptation.
+        CotextError: a single process; translation for BLEU, which one process does.
     """
     if not config.shard_model:
         return
@@ -38,11 +38,6 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
         raise CotextError(
             "train.shard_model = true: no process has the whole model to translate the development set with; "
             "choose train.validate_bleu = false, and translate with the checkpoints"
-        )
-    if config.lora.rank:
-        raise CotextError(
-            "train.shard_model = true: low-rank adaptation keeps so little that it is not divided; leave one "
-            "of them out"
         )
 
 

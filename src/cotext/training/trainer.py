@@ -8,14 +8,17 @@ changes what an update is.
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
+from torch.utils.tensorboard import SummaryWriter
 
 from cotext.config.recipe import Config
 from cotext.config.training import BEST_BY, TrainConfig
@@ -23,18 +26,18 @@ from cotext.data.batch import Batch, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.layers.moving import pinned
 from cotext.losses.build import Loss
+from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.accelerator import make_accelerator
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.checkpoints import RunCheckpoints
-from cotext.training.corpus import Corpus
-from cotext.training.log import MetricsLog
-from cotext.training.objective import Objective
+from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
@@ -46,6 +49,113 @@ from cotext.training.validation import (
     means,
     warnings_of,
 )
+
+# --- The callbacks of a training run.
+
+
+@dataclass(slots=True)
+class TrainingCallbacks:
+    """Functions that training calls, on the main process alone.
+
+    `on_update` and `on_validation` get the figures of `metrics.jsonl` as flat dictionaries, `on_message` a
+    line of text. `on_start` gets the number of updates done by earlier processes of the same run; `on_stage`
+    gets what happens between two updates, how much of it is done, and out of how much.
+    """
+
+    on_update: Callable[[dict[str, float]], None]
+    on_validation: Callable[[dict[str, float]], None]
+    on_message: Callable[[str], None]
+    on_start: Callable[[int], None] = lambda update: None
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
+
+
+# --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
+#
+# `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint
+# goes. Each of its lines ends with a checksum. TensorBoard gets the same figures in `tensorboard/` and is
+# told to forget the same steps.
+
+
+# What differs between two runs of one seed.
+TIMING = ("time", "tokens_per_second", "waiting_share")
+
+
+class MetricsLog:
+    """The reports of a run, as lines of JSON and as curves beside them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._curves: SummaryWriter | None = None
+        self._forgotten_from: int | None = None
+
+    def write(self, kind: str, figures: Mapping[str, float]) -> None:
+        """Append a line, with the time in UTC, and a point to each curve.
+
+        Raises:
+            CotextError: they can't be written.
+        """
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{sealed({'kind': kind, 'time': time, **figures})}\n")
+            if self._curves is None:
+                folder = str(self.path.parent / "tensorboard")
+                self._curves = SummaryWriter(folder, purge_step=self._forgotten_from)
+            for name, value in figures.items():
+                if name != "update":
+                    self._curves.add_scalar(f"{kind}/{name}", value, int(figures["update"]))
+            self._curves.flush()
+        except OSError as error:
+            raise CotextError(f"{self.path}: cannot be written: {error}") from None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there of what was reported."""
+        return not self.path.exists() or self.path.stat().st_size == 0
+
+    def forget_after(self, update: int) -> int:
+        """Drop what was reported after `update`, damaged lines, and the figures of a model made final.
+
+        To be called before anything is written. Returns how many lines were damaged; the last, which an
+        interruption may cut short, is not counted.
+
+        Raises:
+            CotextError: the file cannot be read or rewritten.
+        """
+        self._forgotten_from = update + 1
+        *lines, cut_short = sealed_lines(self.path)
+        if not lines and not cut_short:
+            return 0
+        kept: list[str] = []
+        damaged = 0
+        for line in lines:
+            try:
+                entry = unsealed(line)
+                stands = entry["update"] <= update and entry["kind"] != "final"
+            except (ValueError, KeyError, TypeError):
+                damaged += 1
+                continue
+            if stands:
+                kept.append(f"{line}\n")
+        with replacing(self.path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+        return damaged
+
+
+# --- What training minimises: a model and its loss.
+
+
+class Objective(nn.Module):
+    """Model and loss as one module, so that data-parallel wrappers see a single forward pass."""
+
+    def __init__(self, model: Model, loss: Loss) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
+        """The summed loss of a batch, when this share of the training is done."""
+        return self.loss(self.model, batch, done)
 
 
 class Adam(AdamW):
@@ -132,7 +242,7 @@ class Trainer:
         self.optimizer = self.accelerator.prepare(self.adam)
         self.sampler = corpus.sampler(
             config.train,
-            config.train.batch_tokens,
+            config.train.max_tokens,
             self.accelerator.process_index,
             self.accelerator.num_processes,
         )
@@ -418,8 +528,6 @@ class Trainer:
     def _resume(self) -> None:
         """Take up the last checkpoint, if there is one."""
         if (found := self.checkpoints.resume()) is None:
-            if self.accelerator.is_main_process:
-                self.progress.base = self.checkpoints.save_base()
             return
         progress, state = found
         epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)

@@ -18,7 +18,7 @@ from cotext.losses.build import Loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
-from cotext.training.corpus import Corpus
+from cotext.training.prepared_data import Corpus
 from cotext.training.sharding import whole
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
@@ -156,7 +156,7 @@ class Validator:
             corpus.dev,
             corpus.view,
             corpus.symbols,
-            self.config.train.batch_tokens,
+            self.config.train.max_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,

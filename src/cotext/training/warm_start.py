@@ -27,7 +27,7 @@ from torch import Tensor
 from cotext.config.recipe import Config, differences
 from cotext.config.view import ViewConfig
 from cotext.data.build import further_symbols, has_separators
-from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
+from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import load_weights
 from cotext.models.interface import System
 from cotext.models.run_folder import describe_file, model_file
@@ -226,23 +226,6 @@ def read_account(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
-    """`Inheritance.new` and `Inheritance.partly`, from an account that `WarmStart.write` wrote.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
-    try:
-        content = unsealed(read_text(path))
-        partly = {name: (int(n["rows"]), int(n["of"])) for name, n in content["partly"].items()}
-        return [*content["neutral"], *content["fresh"]], partly
-    except (CotextError, ValueError, KeyError, TypeError, AttributeError):
-        raise CotextError(
-            f"{path}: missing or damaged; it says which parameters learn, and which of them at "
-            "train.fresh_rate, so that the run cannot go on: restore it, or choose another --out"
-        ) from None
-
-
 def start_from(
     run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
 ) -> WarmStart:
@@ -255,8 +238,7 @@ def start_from(
     """
     path = model_file(run)
     described = describe_file(path)
-    whole = whole_of(tokenizer)
-    if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
+    if described.fingerprint != tokenizer.fingerprint:
         raise CotextError(
             f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
             "of other subwords; give the data that it was trained on, or start from a run on this data"
@@ -265,14 +247,8 @@ def start_from(
     symbols = ""
     for name in OF_SYMBOLS:
         if name in weights:
-            table, views = weights[name], (described.config.view, config.view)
-            if described.fingerprint != tokenizer.fingerprint and isinstance(tokenizer, TrimmedTokenizer):
-                table = table[[*tokenizer.rows, *range(whole.vocabulary_size, len(table))]]
-            weights[name], symbols = translate_symbols(table, *views, tokenizer)
-    if symbols and described.fingerprint != tokenizer.fingerprint:
-        symbols += "; "
-    if described.fingerprint != tokenizer.fingerprint:
-        symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
+            views = described.config.view, config.view
+            weights[name], symbols = translate_symbols(weights[name], *views, tokenizer)
     if RELATIVE in weights:
         weights[RELATIVE] = at_span(weights[RELATIVE], config.model.relative_span)
     left_out = () if config.train.init_parts == "all" else tuple(n for n in weights if n.startswith(DECODER))

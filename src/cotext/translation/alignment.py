@@ -23,28 +23,224 @@ Shapes: B rows, H heads, T queries, S keys; of a sentence, T tokens, F queries, 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.collate import bracketed_targets
 from cotext.data.documents import ParallelDocument
+from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import token_spans
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention
-from cotext.losses.ctc import Lattices
-from cotext.losses.ctc_path import best_alignment
-from cotext.losses.ctc_targets import units
+from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
-from cotext.search.row_tokens import NOWHERE, RowTokens, token_indices
+from cotext.runtime.errors import CotextError
 from cotext.translation.plan import DecodingPlan, kind_of
-from cotext.translation.scorer import DocumentScorer, instance_batches
-from cotext.translation.terms.word_alignment import SentenceAlignment, proportional
-from cotext.translation.word_removal import differences, distributions
+from cotext.translation.scorer import DocumentRow, DocumentScorer, instance_batches, score_labels
+from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, word_units
+
+# --- Word alignment from probabilities: which target tokens lose by it that a source word is taken away.
+#
+# The difference in log-probability, where it is positive (after the prediction difference of Li et al. 2019,
+# "On the word alignment from neural machine translation"). It needs no attention, but reads a row again for
+# every word of its longest sentence: every other sentence of the row loses one at a time.
+#
+# Shapes: of a sentence, T target tokens, S source tokens.
+
+
+# Sentences of a row that lose a word at the same time are so far from each other: those between stay whole.
+APART: Final = 2
+MOST_NATS: Final = 10.0  # that one word adds to a token, which may be impossible without it
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A word of a current sentence that is taken away: where its scores will stand, and those with it."""
+
+    document: int
+    sentence: int  # in its document
+    current: int  # which of the current sentences of the row
+    tokens: list[int]  # of the word, by place in the sentence
+    row: int
+    whole: int
+
+
+def differences(
+    scorer: DocumentScorer, asked: Sequence[tuple[ParallelDocument, Sequence[int]]]
+) -> list[dict[int, Tensor]]:
+    """For every document, the weights [T, S] of its chosen sentences, by index; rows sum to one or are zero.
+
+    The system must have probabilities of tokens (`ModelKind.token_nll`).
+
+    Raises:
+        CotextError: as `DocumentScorer.check_pairs`.
+    """
+    rows, groups = scorer.rows(asked)
+    instances: list[Instance] = []
+    together: list[range] = []
+    removals: list[_Removal] = []
+    wanted = [frozenset(chosen) for _, chosen in asked]
+
+    def add(members: Sequence[Instance]) -> int:
+        first = len(instances)
+        instances.extend(replace(each, document=len(together)) for each in members)
+        together.append(range(first, len(instances)))
+        return first
+
+    for group in groups:
+        members = [rows[n] for n in group]
+        whole = add([row.instance for _, row in members])
+        words = [[_words(scorer.tokenizer, *pair) for pair in _current(row)] for _, row in members]
+        longest = max((len(each) for of_row in words for each in of_row), default=0)
+        for part, nth in product(range(APART), range(longest)):
+            edited, begun = [row.instance for _, row in members], len(removals)
+            for place, (document, row) in enumerate(members):
+                for current in range(part, len(row.sentences), APART):
+                    if nth < len(words[place][current]):
+                        word = words[place][current][nth]
+                        edited[place] = _without(edited[place], current, word)
+                        at = len(instances) + place
+                        removals.append(
+                            _Removal(document, row.sentences[current], current, word, at, whole + place)
+                        )
+            if len(removals) > begun:
+                add(edited)
+    budget = scorer.config.decode.max_tokens
+    scores = score_labels(scorer.model, instances, scorer.plan.symbols, budget, scorer.device, together)
+    found: list[dict[int, Tensor]] = [{} for _ in asked]
+    for document, row in rows:
+        for sentence, (source, target) in zip(row.sentences, _current(row), strict=True):
+            if sentence in wanted[document]:
+                found[document][sentence] = torch.zeros(len(target), len(source), dtype=torch.float64)
+    for each in removals:
+        if each.sentence in wanted[each.document]:
+            with_it, without = (
+                torch.tensor(scores[row][each.current][:-1], dtype=torch.float64)
+                for row in (each.whole, each.row)
+            )
+            lost = (with_it - without).nan_to_num(0.0).clamp(0.0, MOST_NATS)
+            found[each.document][each.sentence][:, each.tokens] = lost[:, None] / len(each.tokens)
+    return [{j: distributions(weights) for j, weights in of_document.items()} for of_document in found]
+
+
+def _current(row: DocumentRow) -> list[tuple[list[int], list[int]]]:
+    """The current sentences of a row, source and target."""
+    window, instance = row.instance.window, row.instance
+    return [
+        (list(instance.source[j - window.source.start]), list(instance.target[j - window.target.start]))
+        for j in window.current
+    ]
+
+
+def _words(tokenizer: Tokenizer, tokens: Sequence[int], target: Sequence[int]) -> list[list[int]]:
+    """The places of the tokens of each word of a sentence; tokens that show nothing are of that before.
+
+    None where there is nothing to be told: of a sentence without tokens on a side, or of a single word.
+    """
+    if not tokens or not target:
+        return []
+    text = tokenizer.decode(tokens, "source")
+    parts = word_units(text)
+    found: list[list[int]] = []
+    part = 0
+    for place, (start, stop) in enumerate(token_spans(tokenizer, tokens, text, "source")):
+        before = part
+        while stop > start and part + 1 < len(parts) and parts[part].stop <= start:
+            part += 1
+        if found and part == before:
+            found[-1].append(place)
+        else:
+            found.append([place])
+    return found if len(found) > 1 else []
+
+
+def _without(instance: Instance, current: int, word: Sequence[int]) -> Instance:
+    """The same without these tokens of one of its current sentences."""
+    place = instance.window.current[current] - instance.window.source.start
+    source = list(instance.source)
+    source[place] = [token for i, token in enumerate(source[place]) if i not in word]
+    return replace(instance, source=source)
+
+
+def distributions(weights: Tensor) -> Tensor:
+    """Weights whose rows sum to one, but for rows of nothing."""
+    return weights / weights.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+# --- The tokens of the rows of a batch, found again in what an attention shows of its weights.
+#
+# Shapes: B rows, T tokens; primed where an attention sets them in another order.
+
+
+NOWHERE: Final = -1  # of a key that is no token of a row
+
+
+@dataclass(frozen=True, slots=True)
+class RowTokens:
+    """The tokens of one side of a batch: where they stand, and in which sentence of the document."""
+
+    sentence: Tensor  # [B, T] within the row, -1 on padding
+    document: Tensor  # [B, T] within the document
+    current: Tensor  # [B, T], True on tokens of sentences that the row answers for
+
+    @classmethod
+    def of(cls, sentence: Tensor, source: Source) -> "RowTokens":
+        """The tokens of a side, given the sentence of each within its row, -1 on padding."""
+        document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
+        return cls(sentence, document, is_current(sentence, source.current))
+
+    def places(self, shown: Tensor) -> Tensor:
+        """Which tokens stand where an attention shows its real queries or keys: [B', T'], True = real.
+
+        Attention over whole rows, over their current sentences alone, over those of all rows in a row, or
+        over whole rows behind one more vector; in any case in order.
+
+        Raises:
+            CotextError: it is none of these.
+        """
+        real = self.sentence >= 0
+        place = torch.arange(real.numel(), device=real.device).view_as(real)
+        counts, found = shown.sum(dim=1), torch.full(shown.shape, NOWHERE, device=shown.device)
+        for tokens in (real, self.current):
+            if torch.equal(counts, tokens.sum(dim=1)) or (len(counts) == 1 and counts == tokens.sum()):
+                found[shown] = place[tokens]
+                return found
+        if torch.equal(counts, real.sum(dim=1) + 1):
+            behind = shown.clone()
+            behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
+            found[behind] = place[real]
+            return found
+        raise CotextError(
+            f"attention over rows of {counts.tolist()} tokens, where those of the batch have "
+            f"{real.sum(dim=1).tolist()}: which sentence they belong to cannot be told"
+        )
+
+    def queries(self, place: Tensor) -> Tensor:
+        """The document's sentence of the tokens at these places, where they are current."""
+        asks = torch.where(self.current, self.document, NOWHERE).flatten()
+        return torch.where(place >= 0, asks[place.clamp(min=0)], NOWHERE)
+
+    def keys(self, place: Tensor) -> Tensor:
+        """The document's sentence of the tokens at these places."""
+        return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
+
+
+def token_indices(weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens) -> TokenIndices:
+    """The indices of the queries and keys of an attention that does not tell them.
+
+    Raises:
+        CotextError: as `RowTokens.places`.
+    """
+    visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
+    return TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
+
 
 POSITIONAL: Final = ("absolute", "positions")  # scores to which positions add in every cross-attention
 

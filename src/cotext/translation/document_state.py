@@ -5,15 +5,20 @@ context. Sentence indices count the sentences that are left.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.collate import extra_rows, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
+from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
+from cotext.search.beam_search import Hypothesis
+from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.guide import Guide
+from cotext.search.sentence_recovery import recover
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -115,13 +120,11 @@ class OpenDocument:
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
         guide: Guide | None = None,
-        waits: bool = True,
     ) -> "OpenDocument":
         """A document before its first batch, given the tokens of its sentences.
 
         `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
-        whole translation, or else those made here. `waits`: for the sentences that decide on constraints of
-        others, too, unless they are searched together.
+        whole translation, or else those made here.
         """
         cut = cut_document(view, tokens)
         source, windows = [tokens[j] for j in cut.kept], cut.windows
@@ -131,8 +134,7 @@ class OpenDocument:
             opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
         opened.guide = guide
         for number, sentences in enumerate(given):
-            deciding = opened._deciding(number) if waits else ()
-            awaited = [*(sentences if first_pass is None else ()), *deciding]
+            awaited = sentences if first_pass is None else ()
             for j in awaited:
                 opened._waiting.setdefault(j, []).append(number)
             opened._missing.append(len(awaited) + (number % sequential_windows > 0))
@@ -229,14 +231,6 @@ class OpenDocument:
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
             self._one_less(number + 1)
 
-    def _deciding(self, number: int) -> list[int]:
-        """The sentences of windows before that decide on the constraints of those requested of a window."""
-        if self.guide is None:
-            return []
-        places = {self.kept[j]: j for j in range(self.windows[number].current.start)}
-        deciding = (i for j in self.requested(number) for i in self.guide.awaits(self.index, self.kept[j]))
-        return [places[i] for i in dict.fromkeys(deciding) if i in places]
-
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1
         if not self._missing[number]:
@@ -249,3 +243,90 @@ class OpenDocument:
         for index, sentence in zip(self.kept, joined, strict=True):
             whole[index] = sentence
         return whole
+
+
+# --- The sentences of a hypothesis, as text and with the log-probability of each.
+
+
+def found_sentences(
+    hypothesis: Hypothesis,
+    request: SearchRequest,
+    symbols: SearchSymbols,
+    tokenizer: Tokenizer,
+    count: int,
+    from_end: bool = False,
+) -> tuple[list[SentenceHypothesis], bool]:
+    """The hypothesis of each of `count` sentences, and whether it has exactly these, in order.
+
+    `from_end`: the last sentence alone is asked for (`sentence_recovery.py`).
+    """
+    special = symbols.special
+    closing = {*special.separators, special.eos}
+    log_probabilities = hypothesis.token_log_probabilities
+    if count == 1 and closing.isdisjoint(hypothesis.tokens):
+        only = _sentence(tokenizer, hypothesis.tokens, log_probabilities, bool(hypothesis.truncated))
+        return [only], True
+    labels = [*hypothesis.tokens, special.eos]
+    first = request.first_sentence + request.closed_before(symbols)
+    recovered = recover(labels, special, count, first, from_end)
+    tokens: list[list[int]] = [[] for _ in range(count)]
+    scores: list[list[float]] = [[] for _ in range(count)]
+    for k, label, log_probability in zip(recovered.sentence, labels, log_probabilities, strict=True):
+        scores[k].append(log_probability)
+        if label not in closing:
+            tokens[k].append(label)
+    truncated = {recovered.sentence[i] for i in hypothesis.truncated}
+    found = [
+        _sentence(tokenizer, t, p, k in truncated)
+        for k, (t, p) in enumerate(zip(tokens, scores, strict=True))
+    ]
+    return found, recovered.exact
+
+
+def _sentence(
+    tokenizer: Tokenizer, tokens: Sequence[int], log_probabilities: Sequence[float], truncated: bool
+) -> SentenceHypothesis:
+    """A sentence of its tokens, and the log-probabilities of its labels."""
+    text = tokenizer.decode(tokens)
+    return SentenceHypothesis(
+        tuple(tokens), text, sum(log_probabilities, 0.0), truncated, len(log_probabilities)
+    )
+
+
+# --- Groups of consecutive windows of a document, whose rows see each other in batch-level models.
+#
+#     decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
+#                               group      0   |   1   | 2
+#
+# Groups never overlap, and the output of a group depends on that group alone: several of them, of one
+# document too, may share a batch. To the model every group is a document of its own, so its rows carry its
+# ordinal in place of that of the document.
+
+
+def group_of(number: int, windows: int, group_windows: int) -> range:
+    """The windows that a window of a document sees, itself included."""
+    first = number - number % group_windows
+    return range(first, min(first + group_windows, windows))
+
+
+def source_of(
+    windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
+) -> Source:
+    """The source of windows to be searched, given by number, with the others of their groups as extra rows.
+
+    Of a group, one window is searched or all are.
+    """
+    here = set(windows)
+    ordinals: dict[tuple[OpenDocument, int], int] = {}
+    rows: list[Instance] = []
+    others: list[Instance] = []
+    for opened, number in windows:
+        group = group_of(number, len(opened.windows), group_windows)
+        ordinal = ordinals.setdefault((opened, group.start), len(ordinals))
+        rows.append(replace(opened.instance(number), document=ordinal))
+        for n in group:
+            if (opened, n) not in here:
+                # As in training, the target of later windows is hidden.
+                others.append(replace(opened.instance(n, target=n < number), document=ordinal))
+    source = source_batch(rows, symbols)
+    return replace(source, extra_rows=extra_rows(others, symbols)) if others else source

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config, parse_config
-from cotext.config.usual_names import USUAL_NAMES
+from cotext.config.recipe import USUAL_NAMES, Config, parse_config
 from cotext.data.languages import Languages
 from cotext.data.shortlist import SHORTLIST, Shortlist, named
 from cotext.data.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathK
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine_search import engine_label_nll, engine_nll, search_engine
+from cotext.search.engine import engine_label_nll, engine_nll, search_engine
 from cotext.search.likelihood import (
     ForcedPass,
     autoregressive_nll,
@@ -194,8 +194,6 @@ class DecodingPlan:
 
     def rank_score(self, log_probability: float, labels: int) -> float:
         """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
-        if self.kind.path is not None:
-            return log_probability
         return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:
@@ -254,7 +252,7 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
     """Refuse lists of sentences where search does not look for one sentence after the other.
 
     Raises:
-        CotextError: free search, or a non-autoregressive model without a path for every sentence.
+        CotextError: free search, or a non-autoregressive model.
     """
     if decode.nbest == 1:
         return
@@ -263,10 +261,10 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
             f"decode.nbest = {decode.nbest}: lists are of the sentences that are asked for one by one, and "
             "free search asks for none; choose decode.align = constrained"
         )
-    if kind.path not in (None, "sentences"):
+    if kind.path is not None:
         raise CotextError(
-            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} has one output for a whole row, "
-            "and no beam over those of a sentence; leave it out"
+            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
+            "beam; leave it out"
         )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.data.formats.streams import is_regular
 from cotext.data.languages import check_sides
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
@@ -47,7 +46,7 @@ def score_file(
                 require_column(document.id)
             yield document
 
-    if all(is_regular(path) for path in paths):
+    if all(path.is_file() for path in paths):
         with naming(*paths):
             translator.check_pairs(documents())
     scored = ((document.id, translator.score([document])[0]) for document in documents())

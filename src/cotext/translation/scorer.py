@@ -22,9 +22,8 @@ from cotext.data.views import Window
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
 from cotext.search.likelihood import sentence_of_label
-from cotext.translation.document_state import Encoded, cut_document
+from cotext.translation.document_state import Encoded, cut_document, group_of
 from cotext.translation.plan import DecodingPlan, kind_of
-from cotext.translation.window_groups import group_of
 
 # At most, on average over a sentence: longer texts are refused before they are split into tokens, which
 # takes memory by their length.

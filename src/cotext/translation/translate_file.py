@@ -16,13 +16,12 @@ from cotext.config.view import ViewConfig
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, located_documents, read_documents, write_translations
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable, is_regular
+from cotext.data.formats.streams import check_readable
 from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.languages import name_warning
 from cotext.data.nbest_lists import Candidate
 from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
-from cotext.runtime.addresses import absolute, require_here
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
@@ -110,7 +109,7 @@ class CorpusJob(Job[FileReport]):
         if shard is not None:
             self.identity["scores"] = scores is not None
         self.facts = {
-            "source": str(absolute(source)),
+            "source": str(source.absolute()),
             "format": self._format,
             "scores": "" if scores is None else str(scores.absolute()),
             "align": self._translator.plan.options.align,
@@ -263,9 +262,8 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
-        CotextError: a folder, a device, a file in no folder, an address, an input, a format not written.
+        CotextError: a folder, a device, a file in no folder, an input, a format not written.
     """
-    require_here(out)
     require_written(out)
     folder = out.absolute().parent
     if out.is_dir():
@@ -340,7 +338,7 @@ def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
     found = []
     for path in paths:
         check_readable(path)
-        if not is_regular(path):
+        if not path.is_file():
             raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
         side_file = find_side_file(path) if format in (None, "docids") else None
         found += [checksum(each) for each in (path, side_file) if each is not None]

@@ -10,12 +10,13 @@ one batch; when one is finished, the next is opened. The translation of a docume
 alone.
 
 With a first pass, another system translates every document before; its translations are the target context,
-and no window waits. Windows that see each other (`window_groups.py`) are searched one after the other, with
+and no window waits. Windows that see each other (`document_state.py`) are searched one after the other, with
 the others of their group as extra rows, or all of a group together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -134,6 +135,7 @@ class DocumentTranslator(DocumentScorer):
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
         self.shortlist = shortlist
+        self._make_pool: Callable[[WindowSearch], Pool] = DocumentPool
 
     @cached_property
     def windows(self) -> WindowSearch:
@@ -201,7 +203,7 @@ class DocumentTranslator(DocumentScorer):
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Several batches' worth, so that windows of like length can share a batch.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
-        with closing(self._pool()) as pool:
+        with closing(self._make_pool(self.windows)) as pool:
             while True:
                 ready = sum(map(self.windows.ready_tokens, pool.documents))
                 while ready < wanted and (entry := next(waiting, None)) is not None:
@@ -218,9 +220,11 @@ class DocumentTranslator(DocumentScorer):
                 for opened in pool.take_finished():
                     yield opened.index, self._translation(opened)
 
-    def _pool(self) -> Pool:
-        """What the documents of a call are in while they are translated."""
-        return DocumentPool(self.windows)
+    def with_pools(self, make_pool: Callable[[WindowSearch], Pool]) -> "DocumentTranslator":
+        """The same system and the same search, with other pools for the documents of a call."""
+        found = copy(self)
+        found._make_pool, found.windows = make_pool, self.windows
+        return found
 
     def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
         try:

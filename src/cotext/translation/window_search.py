@@ -1,10 +1,10 @@
 """Search of windows: which requests they are, which of them share a batch, and what is found for each.
 
 A window is ready when its forced prefix is finished. Of the windows of a batch, those whose output shows
-nothing, or whose sentences decide on each other's constraints, are searched once more by themselves.
+nothing are searched once more by themselves.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
@@ -12,23 +12,132 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, Source
 from cotext.data.collate import pack, source_batch
 from cotext.data.documents import Document
+from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
+from cotext.data.tokenizer import Tokenizer
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import Guide, SentenceConstraints
+from cotext.search.guide import Guide
 from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
+from cotext.search.nbest_beam import Alternative
 from cotext.search.spelling import Spelling
 from cotext.search.steps import listening
-from cotext.translation.document_state import OpenDocument, SentenceHypothesis
-from cotext.translation.found_sentences import found_sentences
+from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences, source_of
 from cotext.translation.scorer import DocumentScorer
-from cotext.translation.sentence_lists import SearchedWindow, SentenceLists
 from cotext.translation.substitution import Draft, Substitution
-from cotext.translation.window_groups import source_of
+
+# --- Lists of the best translations of sentences, found beside the translation of their windows.
+#
+# The list of a sentence is given the best translations before it, whatever its window holds besides:
+#
+#     one sentence is searched    as windows with a forced prefix: what ends in its beam
+#     several are, one after      each once more by itself, behind the best translations of those before it in
+#     the other                   the row: as many rows as sentences, of the same source
+#
+# What the system writes is the first of the list. Where several sentences were searched together, a beam of
+# the sentence alone may find one that scores higher, and that comes second.
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedWindow:
+    """A window of a document that is finished: what was asked for, and what was found."""
+
+    opened: OpenDocument
+    number: int
+    instance: Instance
+    request: SearchRequest
+    hypothesis: Hypothesis
+    found: Sequence[SentenceHypothesis]
+
+    @property
+    def current(self) -> Iterator[tuple[int, int]]:
+        """The current sentences: index in the document, and among those requested."""
+        requested = self.opened.requested(self.number)
+        return ((j, j - requested.start) for j in self.instance.window.current if j in requested)
+
+
+class SentenceLists:
+    """The lists of a system with `decode.nbest` above 1."""
+
+    def __init__(self, scorer: DocumentScorer) -> None:
+        self._scorer = scorer
+
+    def find(self, windows: Sequence[SearchedWindow]) -> None:
+        """Note the lists of the current sentences of windows in their documents."""
+        alone: list[tuple[SearchedWindow, int, SearchRequest]] = []
+        for window in windows:
+            for j, k in window.current:
+                if window.hypothesis.others:
+                    self._note(window, j, k, window.hypothesis.others[k])
+                else:
+                    alone.append((window, j, self._request(window, k)))
+        for window, j, hypothesis in self._searched(alone):
+            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
+            k = j - window.opened.requested(window.number).start
+            self._note(window, j, k, (best, *(each for of in hypothesis.others for each in of)))
+
+    def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
+        most = self._scorer.plan.options.nbest - 1
+        window.opened.others[j] = further(window.found[k].text, others, self._scorer.tokenizer, most)
+
+    def _request(self, window: SearchedWindow, k: int) -> SearchRequest:
+        """The request for one sentence behind the best translations of those before it."""
+        symbols = self._scorer.plan.symbols
+        prefix, request = list(window.request.prefix), window.request
+        first = request.first_sentence + request.closed_before(self._scorer.plan.search_symbols)
+        for number, sentence in enumerate(window.found[:k], start=first):
+            prefix += (*sentence.tokens, symbols.separator(number))
+        goes_on = k + 1 < request.sentences or request.goes_on
+        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
+
+    def _searched(
+        self, rows: Sequence[tuple[SearchedWindow, int, SearchRequest]]
+    ) -> Iterator[tuple[SearchedWindow, int, Hypothesis]]:
+        """Search for single sentences, in batches of `decode.max_tokens`."""
+        scorer, plan = self._scorer, self._scorer.plan
+        costs = []
+        for window, _, request in rows:
+            length = window.instance.source_tokens(plan.symbols) + len(request.prefix)
+            costs.append(plan.options.beam * (length + sum(request.max_tokens) // 2))
+        order = sorted(range(len(rows)), key=costs.__getitem__)
+        # Rows of one window would see each other.
+        batches = [[n] for n in order]
+        if not plan.sees_other_rows:
+            found = pack([[costs[n]] for n in order], plan.decode.max_tokens)
+            batches = [[order[n] for n in members] for members in reversed(found)]
+        for batch in batches:
+            members = [rows[n] for n in batch]
+            source = self._source([window for window, _, _ in members]).to(scorer.device)
+            requests = [request for _, _, request in members]
+            hypotheses = plan.kind.search(scorer.model, source, requests, plan.search_symbols, plan.options)
+            for (window, j, _), hypothesis in zip(members, hypotheses, strict=True):
+                yield window, j, hypothesis
+
+    def _source(self, windows: Sequence[SearchedWindow]) -> Source:
+        plan = self._scorer.plan
+        if plan.sees_other_rows:
+            seen = [(window.opened, window.number) for window in windows]
+            return source_of(seen, plan.group_windows, plan.symbols)
+        return source_batch([window.instance for window in windows], plan.symbols)
+
+
+def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
+    """At most so many translations that differ from the first one and from each other as texts.
+
+    Of several tokenisations of a text, the best one counts; what shows nothing is left out.
+    """
+    found: dict[str, Candidate] = {}
+    for each in others:
+        if len(found) == most:
+            break
+        text = tokenizer.decode(each.tokens)
+        if text and text != first and text not in found:
+            found[text] = Candidate(text, each.log_probability, each.score)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +231,6 @@ class WindowSearch:
             before,
             plan.sequential_windows,
             guide,
-            # Of a group that is searched together, no window waits.
-            waits=not plan.searches_groups,
         )
         if taken:
             # Constraints of terms, and rows that see others, count the sentences of a whole piece.
@@ -188,10 +295,6 @@ class WindowSearch:
         searched: list[SearchedWindow] = []
         for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
             found, exact = self._recovered(row, hypothesis)
-            if (anew := self._anew(row, found)) is not None:
-                row = anew
-                [hypothesis] = self._search([row], plan.search_symbols)
-                found, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
@@ -222,13 +325,6 @@ class WindowSearch:
             row.document.finish(row.number, found, exact)
         else:
             drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
-
-    def _anew(self, row: Row, found: Sequence[SentenceHypothesis]) -> Row | None:
-        """The row to be searched again, where its sentences decide on each other's constraints."""
-        if row.document.guide is None or len(found) == 1 or not self._scorer.plan.sees_other_rows:
-            return None
-        request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
-        return None if request is None else replace(row, request=request)
 
     def _row(self, opened: OpenDocument, number: int) -> Row:
         plan = self._scorer.plan
@@ -296,39 +392,9 @@ def constrained(
     request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
 ) -> SearchRequest:
     """The request of a window with the constraints of its sentences, and with room for them."""
-    return _with(request, _constraints(opened, number, opened.texts), spelling)
-
-
-def constrained_anew(
-    request: SearchRequest,
-    opened: OpenDocument,
-    number: int,
-    found: Sequence[SentenceHypothesis],
-    spelling: Spelling,
-) -> SearchRequest | None:
-    """The request with constraints that follow from what was found for it; None: they are the same.
-
-    Sentences that are searched together cannot wait for each other.
-    """
-    own = {opened.kept[j]: s.text for j, s in zip(opened.requested(number), found, strict=True)}
-    anew = _constraints(opened, number, {**own, **opened.texts})
-    before = [a.constraints if a is not None else SentenceConstraints() for a in request.automata]
-    if anew == (before or [SentenceConstraints()] * len(anew)):
-        return None
-    rooms = [a.room if a is not None else 0 for a in request.automata] or [0] * request.sentences
-    most = tuple(limit - room for limit, room in zip(request.max_tokens, rooms, strict=True))
-    return _with(replace(request, max_tokens=most, automata=()), anew, spelling)
-
-
-def _constraints(opened: OpenDocument, number: int, texts: dict[int, str]) -> list[SentenceConstraints]:
     assert opened.guide is not None
     sentences = (opened.kept[j] for j in opened.requested(number))
-    return [opened.guide.constraints(opened.index, sentence, texts) for sentence in sentences]
-
-
-def _with(
-    request: SearchRequest, constraints: Sequence[SentenceConstraints], spelling: Spelling
-) -> SearchRequest:
+    constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
     if not any(constraints):
         return request
     automata = tuple(SentenceAutomaton(c, spelling) if c else None for c in constraints)

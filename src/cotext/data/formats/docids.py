@@ -21,7 +21,6 @@ from cotext.data.formats.streams import (
     sentences_to_write,
     without_compression,
 )
-from cotext.runtime.addresses import address_exists, address_of
 from cotext.runtime.errors import CotextError
 
 COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
@@ -39,14 +38,9 @@ def find_side_file(path: Path) -> Path | None:
     named = side_file_to_write(path)
     plain = without_compression(named)
     for candidate in (named, plain, *(plain.with_name(plain.name + ending) for ending in COMPRESSIONS)):
-        if _is_there(candidate) and not same_file(candidate, path):
+        if candidate.is_file() and not same_file(candidate, path):
             return candidate
     return None
-
-
-def _is_there(path: Path) -> bool:
-    address = address_of(path)
-    return path.is_file() if address is None else address_exists(address)
 
 
 def read_docids(path: Path) -> Iterator[Record]:

@@ -11,13 +11,12 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Literal, cast
 
-from cotext.runtime.addresses import address_exists, address_of, opened_address
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import sweep, temporary_name
 
@@ -195,10 +194,6 @@ _FOREIGN_BEGINNINGS = (
 
 def check_readable(path: Path) -> None:
     """Raise CotextError where there is no such file or it is a directory."""
-    if (address := address_of(path)) is not None:
-        if not address_exists(address):
-            raise CotextError(f"{address}: no such file")
-        return
     try:
         if path.is_dir():
             raise CotextError(f"{path}: is a directory; name the corpus file inside it")
@@ -208,26 +203,12 @@ def check_readable(path: Path) -> None:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def is_regular(path: Path) -> bool:
-    """Whether a file that is there can be read more than once."""
-    return path.is_file() or address_of(path) is not None
-
-
-def opened_raw(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """Open a file, or what an address leads to, for reading as it is."""
-    address = address_of(path)
-    return path.open("rb") if address is None else opened_address(address)
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError.
-
-    An address (`cotext.runtime.addresses`) is read as it is asked for.
-    """
+    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError."""
     check_readable(path)
     try:
-        with opened_raw(path) as raw:
+        with path.open("rb") as raw:
             if path.suffix == ".xz":
                 with lzma.open(raw) as plain:
                     yield cast(IO[bytes], io.BufferedReader(plain))
@@ -298,7 +279,7 @@ def read_whole(path: Path) -> str:
     check_readable(path)
     refuse_named_pipe(path)
     try:
-        with opened_raw(path) as raw:
+        with path.open("rb") as raw:
             content = raw.read(MAX_WHOLE_BYTES + 1)
         if content.startswith(XZ_BEGINNING):
             with lzma.open(io.BytesIO(content)) as plain:

@@ -19,7 +19,6 @@ from cotext.data.formats.streams import (
     beginning,
     binary_kind,
     check_readable,
-    is_regular,
     markup_kind,
     refuse,
     subtitle_kind,
@@ -187,7 +186,7 @@ def detect_format(path: Path) -> str:
     for one that is no corpus but markup, subtitles or a binary file.
     """
     check_readable(path)
-    if not is_regular(path):
+    if not path.is_file():
         raise CotextError(
             f"{path}: the format of what is no regular file cannot be detected; name the format"
         )

@@ -26,7 +26,6 @@ from cotext.data.tokenizer.kinds import (
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.data.tokenizer.trimmed import TrimmedTokenizer, trimmed, whole_of
 
 __all__ = [
     "KINDS",
@@ -43,7 +42,6 @@ __all__ = [
     "Side",
     "Tokenizer",
     "TokenizerSettings",
-    "TrimmedTokenizer",
     "choose_languages",
     "chosen_languages",
     "clean",
@@ -52,7 +50,5 @@ __all__ = [
     "require_languages",
     "reservoir_sample",
     "train_tokenizer",
-    "trimmed",
-    "whole_of",
     "with_all_processors",
 ]

@@ -239,11 +239,6 @@ class ImportedTokenizer:
         """The pieces that no output may hold: symbols of languages and the like."""
         return tuple(sorted(self._sides["target"].table.symbols))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The target's pieces as text, with the mark of a word boundary."""
-        return self._sides["target"].table.names
-
     def with_threads(self, num_threads: int) -> Self:
         """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
         return self._remade(self.chosen, num_threads)

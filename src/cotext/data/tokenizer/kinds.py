@@ -21,10 +21,9 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of_files,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.data.tokenizer.trimmed import KEPT, TrimmedTokenizer, whole_of
-from cotext.runtime.cores import usable_cores
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
+from cotext.runtime.workers import usable_cores
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
@@ -99,12 +98,8 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load what `save` wrote; raises CotextError when a file is absent, damaged or of another version."""
-    return _loaded(folder, read_json(folder / "tokenizer.json"))
-
-
-def _loaded(folder: Path, description: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer of a folder that this describes."""
     description_path = folder / "tokenizer.json"
+    description = read_json(description_path)
     try:
         version, kind, fingerprint = description["version"], description["kind"], description["fingerprint"]
     except KeyError as error:
@@ -116,8 +111,6 @@ def _loaded(folder: Path, description: Mapping[str, Any]) -> Tokenizer:
             f"{description_path}: tokenizer format {shown(version)}, but this version reads "
             f"{FORMAT_VERSION}; prepare the corpus again"
         )
-    if kind == TrimmedTokenizer.kind:
-        return _load_trimmed(folder, description)
     if not isinstance(kind, str) or kind not in {*KINDS, *IMPORTED}:
         raise CotextError(
             f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
@@ -132,23 +125,6 @@ def _loaded(folder: Path, description: Mapping[str, Any]) -> Tokenizer:
             f"{description_path}: damaged: says something else than what is true of the model beside it; "
             "copy the whole folder again"
         )
-    return tokenizer
-
-
-def _load_trimmed(folder: Path, description: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer of some pieces of another, whose files lie beside it."""
-    path, of_whole = folder / "tokenizer.json", description.get("whole")
-    if not isinstance(of_whole, dict) or of_whole.get("kind") == TrimmedTokenizer.kind:
-        raise CotextError(
-            f"{path}: damaged: does not describe the whole tokenizer; copy the whole folder again"
-        )
-    whole, kept = _loaded(folder, of_whole), read_bytes(folder / KEPT, MAX_MODEL_BYTES)
-    try:
-        tokenizer = TrimmedTokenizer.stored(whole, kept, str(folder / KEPT))
-    except CotextError as error:
-        raise CotextError(f"{folder / KEPT}: {error}") from None
-    if description != tokenizer.description(of_whole):
-        raise _foreign(folder / KEPT)
     return tokenizer
 
 
@@ -211,7 +187,6 @@ def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenize
 
 def chosen_languages(tokenizer: Tokenizer) -> str:
     """The languages that a tokenizer has been told, as in "eng_Latn-deu_Latn" or "-deu"; empty without."""
-    tokenizer = whole_of(tokenizer)
     if not isinstance(tokenizer, ImportedTokenizer):
         return ""
     chosen = tokenizer.chosen
@@ -233,6 +208,6 @@ def require_languages(tokenizer: Tokenizer, options: str) -> None:
 
 def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:
     """The same tokenizer, which encodes many sentences on all processors where it can."""
-    if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer | TrimmedTokenizer):
+    if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer):
         return tokenizer.with_threads(usable_cores())
     return tokenizer

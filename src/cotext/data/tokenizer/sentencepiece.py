@@ -108,11 +108,6 @@ class SentencePieceTokenizer:
             )
         return tokenizer
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The pieces as text, with the mark of a word boundary."""
-        return tuple(self._processor.id_to_piece(list(range(self.pieces))))
-
     def with_threads(self, num_threads: int) -> Self:
         """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
         return type(self)(self._model, num_threads)

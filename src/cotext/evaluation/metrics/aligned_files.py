@@ -15,18 +15,18 @@ from cotext.runtime.errors import CotextError
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by the names of their files, or by their paths where two files have the same name.
+    """Name systems by the names of their files or folders, or by their paths where two have the same name.
 
-    Raises CotextError where a file is given twice, by whatever path or link.
+    Raises CotextError where one is given twice, by whatever path or link.
     """
     require_different(paths)
-    plain = [path.name for path in paths]
-    names = [path.name if plain.count(path.name) == 1 else str(path) for path in paths]
+    plain = [path.absolute().name for path in paths]
+    names = [name if plain.count(name) == 1 else str(path) for name, path in zip(plain, paths, strict=True)]
     return dict(zip(names, paths, strict=True))
 
 
 def require_different(paths: Sequence[Path]) -> None:
-    """Raise CotextError where a file is given twice, by whatever path or link."""
+    """Raise CotextError where a path is given twice, by whatever name or link."""
     seen: dict[Path, Path] = {}
     for path in paths:
         first = seen.setdefault(path.resolve(), path)

@@ -1,4 +1,4 @@
-"""COMET, document COMET and SLIDE (Rei et al., 2020; Vernikos et al., 2022; Raunak et al., 2024).
+"""COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022).
 
 They run in an environment of their own. COMET pins old versions of numpy and others, and its checkpoints are
 pickles: neither belongs into the process that trains and translates. `comet_runner.py` is started with the
@@ -11,7 +11,7 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +29,12 @@ PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
 INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"
 BATCH_SENTENCES = 16
 _RUNNER = Path(__file__).with_name("comet_runner.py")
-_TITLES = {"comet": "COMET", "doc-comet": "doc-COMET", "slide": "SLIDE"}
+_TITLES = {"comet": "COMET", "doc-comet": "doc-COMET"}
 _TAIL_LINES = 12
 _SCALE = 100.0
 _DIGEST_DIGITS = 12
 
-Progress = Callable[[int, int], None]  # sentences and windows scored so far, and in all
+Progress = Callable[[int, int], None]  # sentences scored so far, and in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +42,14 @@ class Comet:
     """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
-    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper),
-    `slide_sentences` above 0 adds SLIDE with windows of so many, each `slide_stride` after the one before.
+    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).
     """
 
     model: str
     python: Path
     context_sentences: int = 0
-    slide_sentences: int = 0
-    slide_stride: int = 1
 
     def __post_init__(self) -> None:
-        if self.slide_sentences < 0 or self.slide_stride < 1:
-            raise CotextError(
-                f"SLIDE with windows of {self.slide_sentences} sentences, stride {self.slide_stride}: "
-                "give at least 1 of each"
-            )
-        if self.slide_sentences and self.slide_stride > self.slide_sentences:
-            raise CotextError(
-                f"SLIDE with a stride of {self.slide_stride} leaves sentences out between windows of "
-                f"{self.slide_sentences}; give a stride of at most that"
-            )
         if self.context_sentences < 0:
             raise CotextError(f"{self.context_sentences} sentences of context for COMET; give 0 or more")
         if looks_like_path(self.model) and not Path(self.model).exists():
@@ -79,20 +66,6 @@ class Comet:
             return self.model
         path = path.resolve()
         return path.name if path.is_dir() else path.parents[1].name
-
-
-def slide_windows(documents: Sequence[Document], sentences: int, stride: int) -> list[Document]:
-    """The windows of SLIDE: of each document, so many sentences joined with a space, `stride` apart.
-
-    A document of fewer sentences is one window. The last window ends where the document does: with a stride
-    above 1 it may hold fewer sentences than the others.
-    """
-    found = []
-    for document in documents:
-        starts = range(0, max(1, len(document) - sentences + stride), stride) if len(document) else range(0)
-        windows = (" ".join(document.sentences[start : start + sentences]) for start in starts)
-        found.append(Document(document.id, tuple(windows)))
-    return found
 
 
 def looks_like_path(model: str) -> bool:
@@ -127,9 +100,9 @@ def measure_comet(
     references: Sequence[Sequence[Document]],
     progress: Progress | None = None,
 ) -> dict[str, list[Measurement]]:
-    """Measure COMET and, if asked for, document COMET and SLIDE of several systems; the model is loaded once.
+    """Measure COMET and, if asked for, document COMET of several systems; the model is loaded once.
 
-    A score is the mean over sentences, or windows, times 100. Of several references COMET reads the first.
+    A score is the mean over sentences, times 100. Of several references COMET reads the first.
 
     Raises:
         CotextError: documents that do not correspond; no COMET, no model or not one for context there; or
@@ -139,87 +112,48 @@ def measure_comet(
         check_correspondence(hypothesis, source)
         check_correspondence(hypothesis, references[0])
     contexts = sorted({0, comet.context_sentences})
-    texts = _Texts(hypotheses, source, references[0])
-    windows = texts.slid(comet) if comet.slide_sentences else None
-    kinds = {("comet" if not context else "doc-comet", context): texts for context in contexts}
-    if windows is not None:
-        kinds["slide", 0] = windows
-    segments = sum(each.segments for each in kinds.values())
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {kind: [] for kind in kinds}
+    documents = len(hypotheses) * len(source)
+    segments = len(contexts) * len(hypotheses) * sum(map(len, source))
+    found: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
     done = 0
     with tempfile.TemporaryDirectory(prefix="cotext-comet-") as folder:
-        request = _write_request(Path(folder), comet, texts, windows, contexts)
+        request = _write_request(Path(folder), comet, contexts, _lines(hypotheses, source, references[0]))
         with closing(_answers(comet, request)) as answers:
             loaded = next(answers)
             for answer in answers:
-                context = answer["context"]
-                slid = answer["document"] >= texts.documents
-                found["slide" if slid else "doc-comet" if context else "comet", context].append(answer)
+                found[answer["context"]].append(answer)
                 done += len(answer["scores"])
                 if progress is not None:
                     progress(done, segments)
     measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
-    for (protocol, context), records in found.items():
-        of = kinds[protocol, context]
-        first = texts.documents if protocol == "slide" else 0
-        if [record["document"] for record in records] != list(range(first, first + of.documents)):
-            raise CotextError(f"COMET answered for {len(records)} of {of.documents} documents; run it again")
-        recipe = _recipe(comet, loaded, protocol, context, len(references))
-        for index, (name, documents) in enumerate(of.hypotheses.items()):
+    for context, records in found.items():
+        if [record["document"] for record in records] != list(range(documents)):
+            raise CotextError(f"COMET answered for {len(records)} of {documents} documents; run it again")
+        recipe = _recipe(comet, loaded, context, len(references))
+        for index, (name, hypothesis) in enumerate(hypotheses.items()):
             own = records[index * len(source) : (index + 1) * len(source)]
-            measured[name].append(_measurement(own, documents, protocol, recipe))
+            measured[name].append(_measurement(own, hypothesis, recipe))
     return measured
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """What is scored: documents of every system, source and reference, segment by segment."""
-
-    hypotheses: Mapping[str, Sequence[Document]]
-    source: Sequence[Document]
-    reference: Sequence[Document]
-
-    @property
-    def documents(self) -> int:
-        """Those of all systems."""
-        return len(self.hypotheses) * len(self.source)
-
-    @property
-    def segments(self) -> int:
-        """Those of all systems."""
-        return len(self.hypotheses) * sum(map(len, self.source))
-
-    def slid(self, comet: Comet) -> "_Texts":
-        """The windows of SLIDE, as segments."""
-
-        def slid(documents: Sequence[Document]) -> list[Document]:
-            return slide_windows(documents, comet.slide_sentences, comet.slide_stride)
-
-        hypotheses = {name: slid(documents) for name, documents in self.hypotheses.items()}
-        return _Texts(hypotheses, slid(self.source), slid(self.reference))
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """A line of the request for each document."""
-        for name, documents in self.hypotheses.items():
-            for original, ours, theirs in zip(self.source, documents, self.reference, strict=True):
-                sides = {"source": original, "hypothesis": ours, "reference": theirs}
-                yield {"system": name, **{side: list(each.sentences) for side, each in sides.items()}}
+def _lines(
+    hypotheses: Mapping[str, Sequence[Document]], source: Sequence[Document], reference: Sequence[Document]
+) -> Iterator[dict[str, Any]]:
+    """A line of the request for each document of every system."""
+    for name, documents in hypotheses.items():
+        for original, ours, theirs in zip(source, documents, reference, strict=True):
+            sides = {"source": original, "hypothesis": ours, "reference": theirs}
+            yield {"system": name, **{side: list(each.sentences) for side, each in sides.items()}}
 
 
 def _write_request(
-    folder: Path, comet: Comet, texts: _Texts, windows: _Texts | None, contexts: Sequence[int]
+    folder: Path, comet: Comet, contexts: Sequence[int], lines: Iterable[dict[str, Any]]
 ) -> Path:
     path = Path(comet.model)
     model = str(path.absolute()) if path.exists() else comet.model
-    head = {
-        "model": model,
-        "contexts": contexts,
-        "batch_size": BATCH_SENTENCES,
-        "windows": 0 if windows is None else windows.documents,  # so many documents, the last ones
-    }
-    lines = [head, *texts.lines(), *(windows.lines() if windows is not None else ())]
+    head = {"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}
     request = folder / "request.jsonl"
-    request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    request.write_text("".join(f"{json.dumps(line)}\n" for line in (head, *lines)), encoding="utf-8")
     return request
 
 
@@ -278,34 +212,35 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """The parts of a signature before and after the counts of what did not fit."""
+    """A protocol, and the parts of its signature before and after the counts of what did not fit."""
 
+    protocol: str
     before: str
     after: str
 
 
-def _recipe(comet: Comet, loaded: Mapping[str, Any], protocol: str, context: int, references: int) -> _Recipe:
+def _recipe(comet: Comet, loaded: Mapping[str, Any], context: int, references: int) -> _Recipe:
     if not loaded["uses_reference"]:
         side, refs = "hypothesis", "none"
     else:
         side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
-    unit = f"window-{comet.slide_sentences}+{comet.slide_stride}" if protocol == "slide" else "sentence"
+    protocol = "doc-comet" if context else "comet"
     before = (
-        f"protocol:{protocol}|unit:{unit}|model:{comet.model_name}"
+        f"protocol:{protocol}|unit:sentence|model:{comet.model_name}"
         f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
         f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
     )
     after = f"scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
-    return _Recipe(before, after)
+    return _Recipe(protocol, before, after)
 
 
 def _measurement(
-    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], protocol: str, recipe: _Recipe
+    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], recipe: _Recipe
 ) -> Measurement:
-    """The mean of the scores of sentences, or of windows, which the documents of `hypothesis` then hold."""
+    """The mean of the scores of sentences."""
     for record, document in zip(records, hypothesis, strict=True):
         if len(record["scores"]) != len(document):
-            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} segments")
+            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(
@@ -315,7 +250,8 @@ def _measurement(
         share(0, 1, _SCALE),
     )
     shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
-    counts = f"shrunk:{shrunk}|cut:{cut}" if protocol == "doc-comet" else f"cut:{cut}"
+    counts = f"shrunk:{shrunk}|cut:{cut}" if recipe.protocol == "doc-comet" else f"cut:{cut}"
     signature = f"{recipe.before}|{counts}|{recipe.after}"
     components = {"shrunk_windows": float(shrunk), "cut_sentences": float(cut)}
-    return Measurement.of(protocol, _TITLES[protocol], signature, statistics, hypothesis, components)
+    title = _TITLES[recipe.protocol]
+    return Measurement.of(recipe.protocol, title, signature, statistics, hypothesis, components)

@@ -2,9 +2,8 @@
 that is there.
 
 Knows nothing but the standard library, COMET and what COMET brings, and must not import cotext, which is not
-there. Reads one file of JSON lines: a head (model, contexts, batch size, how many documents are windows),
-then a document of one system a line; those whose sentences are windows come last, and are read without
-context. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once
+there. Reads one file of JSON lines: a head (model, contexts, batch size), then a document of one system a
+line. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once
 for every context; or one line that tells a person what is wrong.
 """
 
@@ -116,14 +115,6 @@ class Scorer:
                 f"the model pools by {self.model.hparams['pool']!r}; document COMET needs an average"
             )
 
-    def require_windows(self) -> None:
-        """Refuse a model that reads the reference: SLIDE is a metric without one."""
-        if self.uses_reference:
-            raise RefusalError(
-                "this model reads the reference, and SLIDE is a metric without one; take a quality "
-                "estimation model, such as Unbabel/wmt22-cometkiwi-da, or leave --comet-slide out"
-            )
-
     def fits(self, texts: Texts) -> bool:
         """Whether the encoder reads all of these."""
         lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
@@ -224,16 +215,13 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
     scorer = Scorer(head["model"])
     if any(head["contexts"]):
         scorer.require_context()
-    if head["windows"]:
-        scorer.require_windows()
     answer(scorer.description)
     if not scorer.uses_reference:
         documents = [{**document, "reference": None} for document in documents]
     for before in sorted(head["contexts"]):  # without context first: COMET has no way back
         if before:
             scorer.model.enable_context()
-        chosen = documents[: len(documents) - head["windows"]] if before else documents
-        for block in blocks(chosen):
+        for block in blocks(documents):
             windows = [
                 build_windows(documents[index], before, scorer.tokenizer.sep_token, scorer.fits)
                 for index in block

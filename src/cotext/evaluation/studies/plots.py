@@ -6,7 +6,6 @@ line style too, so that no one needs to tell the colours apart.
 """
 
 import io
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,8 @@ from typing import Any, Final
 
 import matplotlib
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from torch import Tensor
@@ -27,7 +25,6 @@ from torch import Tensor
 from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
-from cotext.evaluation.studies.probing.probing import MAX_DISTANCE, NEAR, Measured, TaskSummary
 from cotext.runtime.files import replacing
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
@@ -197,41 +194,6 @@ def score_intervals(
         return _svg(figure, "ranking", description)
 
 
-def attention_shares(
-    name: str, numbers: Sequence[int], share: NDArray[np.float64], system: int, description: str
-) -> str:
-    """Shares of attention between sentences, [N, N], in the colour of a system: the fuller, the more.
-
-    What is outside the context window, not a number, is grey. `numbers` name the sentences.
-    """
-    with _style():
-        figure = Figure(figsize=(2.9, 2.9), layout="constrained")
-        axes = figure.add_subplot()
-        colour = _SYSTEMS[system % len(_SYSTEMS)]
-        for row, values in enumerate(share):
-            for column, value in enumerate(values):
-                unseen = bool(np.isnan(value))
-                axes.add_patch(
-                    Rectangle(
-                        (column - 0.5, row - 0.5),
-                        1,
-                        1,
-                        facecolor=_FAINT if unseen else colour,
-                        alpha=0.35 if unseen else float(np.clip(value, 0, 1)),
-                        linewidth=0,
-                    )
-                )
-        axes.grid(False)
-        axes.set_xlim(-0.5, len(numbers) - 0.5)
-        axes.set_ylim(len(numbers) - 0.5, -0.5)
-        axes.set_aspect("equal")
-        axes.set_xticks(range(len(numbers)), map(str, numbers))
-        axes.set_yticks(range(len(numbers)), map(str, numbers))
-        axes.set_xlabel("sentence attended to")
-        axes.set_ylabel("sentence that attends")
-        return _svg(figure, name, description)
-
-
 def legend_mark(number: int) -> str:
     """The marker of a system as a small SVG for a line of text."""
     shape = {
@@ -296,81 +258,12 @@ def _svg(figure: Figure, name: str, description: str) -> str:
 _PICTURE_INK: Final = "#23262b"
 _PICTURE_FAINT: Final = "#d9dbdd"
 _PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
-# Of absolute positions: answers that are nearly right.
-_NEAR: Final[dict[str, Any]] = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-# What a token says of its position without its state.
-_ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a picture as PNG."""
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
-
-
-def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
-    """Accuracy of absolute positions over the layers of some named runs; as figure 1 of Li et al. 2022."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        for number, (name, found) in enumerate(runs):
-            colour, marker = _picture_mark(number)
-            exact = [layer.accuracy for layer in found.layers]
-            near = [layer.near for layer in found.layers if layer.near is not None]
-            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
-            axes.plot([v.mean for v in exact], linewidth=2, label=name, **line)
-            axes.plot([v.mean for v in near], **{**line, **_NEAR})
-            for values in (exact, near):
-                if any(v.spread for v in values):
-                    means, spreads = [v.mean for v in values], [v.spread for v in values]
-                    axes.errorbar(range(len(values)), means, spreads, fmt="none", ecolor=colour, capsize=3)
-            axes.axhline(found.token_alone.accuracy.mean, color=colour, **_ALONE)
-        last = max(len(found.layers) for _, found in runs) - 1
-        axes.set_xticks(range(last + 1), ["0\n(input)", *map(str, range(1, last + 1))])
-        axes.set_xlim(-0.25, last + 0.25)
-        axes.set_xlabel("encoder layer")
-        _percent_axis(axes)
-        axes.plot([], [], color=_PICTURE_INK, marker="o", markersize=6, label=f"within {NEAR}", **_NEAR)
-        _picture_legend(figure, axes)
-        return figure
-
-
-def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
-    """Accuracy over the distance of two tokens; as figures 2 and 3 of Li et al. 2022.
-
-    Of one run all layers, its top layer in front; of several, the top layer of each.
-    """
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(6.4, 3.9), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        for number, (name, found) in enumerate(runs):
-            colour, marker = _picture_mark(number)
-            top = len(found.layers) - 1
-            lower = found.layers[:-1] if len(runs) == 1 else ()
-            for layer, summary in enumerate(lower):
-                line: dict[str, Any] = {"linestyle": "solid" if layer else (0, (5, 1.5)), "linewidth": 1.3}
-                line["color"] = _shade(colour, layer / top)
-                label = f"layer {layer}" if layer else "layer 0 (input)"
-                _distance_line(axes, found.reliable(summary), label, line)
-            line = {"color": colour, "linewidth": 2.2, "marker": marker, "markersize": 4.5}
-            label = f"{name}, layer {top}"
-            _distance_line(axes, found.reliable(found.layers[-1]), label, line)
-            _distance_line(axes, found.reliable(found.token_alone), None, {"color": colour, **_ALONE})
-        _percent_axis(axes)
-        if not any(found.reliable(found.layers[-1]) for _, found in runs):
-            axes.text(0, 75, "too few pairs at any distance", ha="center")
-        elif axes.dataLim.y1 < 50:
-            axes.set_ylim(0, 10 * math.ceil(axes.dataLim.y1 / 10 + 0.1))
-            axes.set_yticks(range(0, round(axes.get_ylim()[1]) + 1, 10))
-        if runs[0][1].classes == 2:
-            axes.axhline(50, color=_PICTURE_INK, linewidth=0.8)
-            axes.text(-MAX_DISTANCE - 0.4, 50.6, "chance", size=9)
-            axes.set_ylim(bottom=min(44.0, axes.dataLim.y0 - 3))
-        axes.set_xlim(-MAX_DISTANCE - 0.5, MAX_DISTANCE + 0.5)
-        axes.set_xticks([-1, 1, *(d for d in range(-MAX_DISTANCE, MAX_DISTANCE + 1, 5) if d)])
-        axes.set_xlabel("i − j, tokens")
-        _picture_legend(figure, axes)
-        return figure
 
 
 def sentence_map(
@@ -455,57 +348,9 @@ def head_gates(gates: Mapping[str, HeadGates]) -> Figure:
         return figure
 
 
-def lines_of_systems(
-    lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], x_label: str, y_label: str
-) -> Figure:
-    """A line for each name, through points whose x are whole numbers."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        for number, (name, (x, y)) in enumerate(lines.items()):
-            colour, marker = _picture_mark(number)
-            axes.plot(x, y, color=colour, marker=marker, markersize=6, linewidth=2, label=name)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        figure.legend(loc="outside upper center", ncols=2, frameon=False)
-        return figure
-
-
-def _distance_line(
-    axes: Any, accuracy: Mapping[int, Measured], label: str | None, line: Mapping[str, Any]
-) -> None:
-    """A line for each sign, as no two tokens are 0 apart; a line with markers has a band for the spread."""
-    for sign in (-1, 1):
-        points = [(d, value) for d, value in accuracy.items() if d * sign > 0]
-        x, means = [d for d, _ in points], [value.mean for _, value in points]
-        axes.plot(x, means, label=label if sign > 0 else None, **line)
-        if "marker" in line and any(value.spread for _, value in points):
-            low, high = ([v.mean + side * v.spread for _, v in points] for side in (-1, 1))
-            axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
-
-
-def _picture_legend(figure: Figure, axes: Any) -> None:
-    axes.plot([], [], color=_PICTURE_INK, label="token alone", **_ALONE)
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
-
-
 def _picture_mark(number: int) -> tuple[str, str]:
     colour = _PICTURE_SYSTEMS[number % len(_PICTURE_SYSTEMS)]
     return colour, MARKS[number % len(MARKS)][0]
-
-
-def _shade(colour: str, strength: float) -> tuple[float, float, float]:
-    """The colour, paler the lower the strength (0 to 1)."""
-    share = 0.3 + 0.5 * strength
-    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
-    return red, green, blue
-
-
-def _percent_axis(axes: Any) -> None:
-    axes.set_ylim(0, 103)
-    axes.set_yticks(range(0, 101, 25))
-    axes.set_ylabel("accuracy, %")
 
 
 def legend(titles: Sequence[str]) -> str:

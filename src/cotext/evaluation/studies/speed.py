@@ -3,33 +3,25 @@
 Every run is timed greedily and at its own beam, in two settings: `one`, a document at a time, and `many`,
 all documents side by side in batches of `decode.max_tokens`. The rivals that make a speed-up of decoding
 without autoregression an honest one are timed in turn with the runs: decoding with caches, which is how all
-systems decode here; the sentences of a document as one batch and one by one; on a CPU the same weights in
-int8, and by CTranslate2, where that is installed. Ratios are taken within a round, as all ways of a round
-meet the same noise, and told by their median.
+systems decode here; the sentences of a document as one batch and one by one. Exports of a run, in int8 or to
+CTranslate2, are given as runs. Ratios are taken within a round, as all ways of a round meet the same noise,
+and told by their median.
 """
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
-from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
-from cotext.models.checkpoint import load_run
-from cotext.models.engine_folder import INSTALL
-from cotext.models.precision import LEAST, large_matrices
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, in_turn, spread
@@ -44,17 +36,13 @@ Work = Callable[[Sequence[Document]], list[list[str]]]  # translates; the senten
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it.
-
-    `int8_of` names the way of the same weights as they are, where this one is in int8.
-    """
+    """A run and how it decodes; `left_to_right`: token by token, so that others are compared with it."""
 
     name: str
     signature: str
     left_to_right: bool
     work: Work
     tokenizer: Tokenizer
-    int8_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +155,9 @@ def measure_speed(
             raise CotextError("the documents have no words; there is nothing to time")
     settings = [name for name in SETTINGS if name in (request.setting or SETTINGS)]
     wanted = [name for name in settings if name == "one" or len(documents) > 1] or ["one"]
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ways = list(_ways(opened, decode, threads, folder))
-        on_start(len(wanted) * len(ways) * (rounds + 1))
-        timed = {
-            name: _timed(name, ways, documents, rounds, _clock(chosen, place), on_way) for name in wanted
-        }
+    ways = list(_ways(opened, decode))
+    on_start(len(wanted) * len(ways) * (rounds + 1))
+    timed = {name: _timed(name, ways, documents, rounds, _clock(chosen, place), on_way) for name in wanted}
     return Speed(
         documents=len(documents),
         sentences=sum(map(len, documents)),
@@ -182,7 +166,7 @@ def measure_speed(
         device=torch.cuda.get_device_name(place) if place.type == "cuda" else str(place),
         threads=threads,
         timed=timed,
-        notes=tuple(_notes(opened, ways, documents)),
+        notes=tuple(_notes(opened, ways)),
     )
 
 
@@ -200,41 +184,12 @@ def _clock(name: str, place: torch.device) -> Clock:
 # ------------------------------------------------------------------------------------------------- ways
 
 
-def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folder: Path) -> Iterator[Way]:
+def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
     """All ways of all runs, in their order; names of runs that are alike are told apart by number."""
     names = [run.folder.resolve().name for run in runs]
     for number, run in enumerate(runs):
         same = names.count(names[number]) > 1
-        name = f"{names[number]} ({number + 1})" if same else names[number]
-        yield from _ways_of(run, name, decode)
-        if run.loaded.engine or run.translator.device.type != "cpu":
-            continue
-        if _is_sentence_rival(run) and _int8_changes(run):
-            in_int8 = {**decode, "precision": "int8"}
-            opened = open_run(run.folder, str(run.translator.device), in_int8, threads=threads)
-            yield from _int8_ways(run, name, "int8", opened, in_int8)
-        if is_plain(run.config) and installed():
-            # The same weights, whatever the run computes in; an engine takes no shortlist.
-            write_engine(load_run(run.folder), "int8", folder / str(number), {})
-            kept = {key: value for key, value in decode.items() if key not in ("precision", "shortlist")}
-            opened = open_run(folder / str(number), str(run.translator.device), kept, threads=threads)
-            yield from _int8_ways(run, name, "int8 CTranslate2", opened, kept)
-
-
-def is_plain(config: Config) -> bool:
-    """Whether a system is the plain Transformer on single sentences, which CTranslate2 can run."""
-    return config.view.kind == "sentence" and not any(obstacles(config))
-
-
-def _is_sentence_rival(run: OpenedRun) -> bool:
-    return run.config.view.kind == "sentence" and run.loaded.writes_left_to_right
-
-
-def _int8_changes(run: OpenedRun) -> bool:
-    """Whether int8 makes a run of Cotext's own another: it is not in int8 yet, nor too small for it."""
-    if run.loaded.precision != "float32":
-        return run.loaded.precision != "int8"
-    return bool(large_matrices(run.loaded.with_states("cotext speed"), LEAST))
+        yield from _ways_of(run, f"{names[number]} ({number + 1})" if same else names[number], decode)
 
 
 def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
@@ -260,23 +215,6 @@ def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]
 def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]]:
     found = dict(run.translator.translate(documents))
     return [list(found[index].document.sentences) for index in range(len(documents))]
-
-
-def _int8_ways(
-    run: OpenedRun, name: str, what: str, opened: OpenedRun, decode: dict[str, Any]
-) -> Iterator[Way]:
-    """The ways of a run whose weights were opened again in int8."""
-    for beam in dict.fromkeys([1, run.config.decode.beam]):
-        search = "greedy" if beam == 1 else f"beam {beam}"
-        changed = opened.with_decode({**decode, "beam": beam})
-        yield Way(
-            f"{name}, {what}, {search}",
-            changed.signature,
-            True,
-            partial(_translated, changed),
-            run.translator.tokenizer,
-            int8_of=f"{name}, {search}",
-        )
 
 
 # ------------------------------------------------------------------------------------------------- time
@@ -333,34 +271,15 @@ def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
     return min(seconds, key=lambda name: statistics.median(seconds[name]), default=None)
 
 
-def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way], documents: Sequence[Document]) -> Iterator[str]:
-    """What is missing beside the runs, and whether the other engine writes what the run writes."""
+def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way]) -> Iterator[str]:
+    """What is missing beside the runs."""
     if not any(way.left_to_right for way in ways):
         yield (
             "No run writes from left to right: a speed-up is one against a rival that does, so name one "
             "(in the paper, g-transformer/randinit and g-transformer/sent)."
         )
-    rivals = [run for run in runs if _is_sentence_rival(run)]
-    if not rivals:
+    if not any(run.config.view.kind == "sentence" and run.loaded.writes_left_to_right for run in runs):
         yield (
-            "No run is a sentence Transformer, whose sentences as one batch, on a CPU also in int8, are the "
-            "strongest rival: name one, as of g-transformer/sent."
+            "No run is a sentence Transformer, whose sentences as one batch are the strongest rival: name "
+            "one, as of g-transformer/sent."
         )
-    elif rivals[0].translator.device.type != "cpu":
-        yield "int8 is left out: it is timed on a CPU alone (--device cpu)."
-    else:
-        own = [run for run in rivals if not run.loaded.engine]
-        for run in own:
-            if run.loaded.precision != "int8" and not _int8_changes(run):
-                yield (
-                    f"int8 of {run.folder} is left out: it has no matrix of {LEAST:,} numbers, and smaller "
-                    "ones stay as they are."
-                )
-        if any(is_plain(run.config) for run in own) and not installed():
-            yield f"int8 by CTranslate2 is left out: it is not installed ({INSTALL})."
-    by_name = {way.name: way for way in ways}
-    for way in ways:
-        if way.int8_of:
-            pairs = zip(way.work(documents[:1])[0], by_name[way.int8_of].work(documents[:1])[0], strict=True)
-            same = [one == other for one, other in pairs]
-            yield f"{way.name}: {sum(same)} of {len(same)} sentences of the first document as without int8."

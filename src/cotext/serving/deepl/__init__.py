@@ -1,4 +1,4 @@
-"""DeepL's interface, versions 2 and 3, as its specification and its clients have it.
+"""DeepL's interface, version 2, as its specification and its clients have it.
 
 Texts, documents, glossaries, languages and usage; what Cotext cannot do (formality, styles, instructions,
 translation memories, other formats of a document) is refused with 400 and its name.
@@ -11,8 +11,6 @@ from cotext.serving.deepl.asked import tell_usage
 from cotext.serving.deepl.translate import (
     list_glossary_languages,
     list_languages,
-    list_languages_of_resource,
-    list_resources,
     translate,
 )
 from cotext.serving.errors import plain_refusal
@@ -23,8 +21,6 @@ refusal = plain_refusal
 
 def routes() -> list[BaseRoute]:
     """The routes of the dialect."""
-    one, entries = "/v3/glossaries/{id}", "/v3/glossaries/{id}/entries"
-    dictionaries = "/v3/glossaries/{id}/dictionaries"
     return also_in_sessions(
         [
             Route("/v2/translate", translate, methods=["POST"]),
@@ -32,8 +28,6 @@ def routes() -> list[BaseRoute]:
             Route("/v2/document/{id}", documents.tell_status, methods=["POST"]),
             Route("/v2/document/{id}/result", documents.fetch, methods=["POST"]),
             Route("/v2/languages", list_languages, methods=["GET"]),
-            Route("/v3/languages", list_languages_of_resource, methods=["GET"]),
-            Route("/v3/languages/resources", list_resources, methods=["GET"]),
             Route("/v2/usage", tell_usage, methods=["GET"]),
             Route("/v2/glossary-language-pairs", list_glossary_languages, methods=["GET"]),
             Route("/v2/glossaries", glossaries.create, methods=["POST"]),
@@ -41,13 +35,5 @@ def routes() -> list[BaseRoute]:
             Route("/v2/glossaries/{id}", glossaries.get, methods=["GET"]),
             Route("/v2/glossaries/{id}", glossaries.delete, methods=["DELETE"]),
             Route("/v2/glossaries/{id}/entries", glossaries.get_entries, methods=["GET"]),
-            Route("/v3/glossaries", glossaries.create_multilingual, methods=["POST"]),
-            Route("/v3/glossaries", glossaries.list_multilingual, methods=["GET"]),
-            Route(one, glossaries.get_multilingual, methods=["GET"]),
-            Route(one, glossaries.edit_multilingual, methods=["PATCH"]),
-            Route(one, glossaries.delete, methods=["DELETE"]),
-            Route(entries, glossaries.get_dictionary, methods=["GET"]),
-            Route(dictionaries, glossaries.replace_dictionary, methods=["PUT"]),
-            Route(dictionaries, glossaries.delete_dictionary, methods=["DELETE"]),
         ]
     )

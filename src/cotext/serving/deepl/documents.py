@@ -11,10 +11,8 @@ from starlette.responses import JSONResponse, Response
 from cotext.files.translate_files import format_of
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.asked import (
-    Asked,
     asked,
     check_formality,
-    check_quota,
     glossary_entries,
     header_key,
     refuse_unsupported,
@@ -23,22 +21,20 @@ from cotext.serving.deepl.asked import (
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
-from cotext.serving.requests import client_of, service_of
+from cotext.serving.requests import Fields, client_of, service_of
 
 UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # what clients call a file without a name
-STATUS: Final = {"queued": "queued", "translating": "translating", "done": "done"}  # all others: error
 
 
 async def send(request: Request) -> Response:
     """`POST /v2/document`: take a file; the key stands in the header, so that nobody else's is read."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    check_quota(service, client)
     settings = service.settings
     async with received_file(
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
     ) as received:
-        wanted = Asked(received.fields)
+        wanted = Fields.of_form(received.fields)
         system = systems_for(request, wanted)[0]
         refuse_unsupported(wanted, UNSUPPORTED)
         check_formality(wanted, system)
@@ -56,33 +52,30 @@ async def tell_status(request: Request) -> Response:
     wanted, client = await asked(request)
     identity = request.path_params["id"]
     status = service_of(request).jobs.status(identity, client, wanted.needed("document_key"))
-    state = STATUS.get(status.state, "error")
-    told: dict[str, str | int] = {"document_id": identity, "status": state}
-    if state == "translating" and status.seconds_remaining is not None:
+    told: dict[str, str | int] = {"document_id": identity, "status": status.state}
+    if status.state == "translating" and status.seconds_remaining is not None:
         told["seconds_remaining"] = round(status.seconds_remaining)
-    if state == "done":
+    if status.state == "done":
         told["billed_characters"] = status.billed_characters
-    if state == "error":
-        told["error_message"] = status.message or "The translation was stopped."
+    if status.state == "error":
+        told["error_message"] = status.message
     return JSONResponse(told)
 
 
 async def fetch(request: Request) -> Response:
     """`POST /v2/document/{id}/result`: the translated file, which is then deleted."""
     wanted, client = await asked(request)
-    service, identity, key = service_of(request), request.path_params["id"], wanted.needed("document_key")
-    jobs = service.jobs
+    jobs, identity = service_of(request).jobs, request.path_params["id"]
+    key = wanted.needed("document_key")
     status = jobs.status(identity, client, key)
     if not status.finished:
         raise RequestError(503, "Document not ready; ask for its status until it is done")
     if status.state != "done":
         raise RequestError(404, f"Document not found: it was not translated. {status.message}")
 
-    def fetched() -> None:
-        service.usage.add(client.name, status.billed_characters)
-        jobs.delete(identity, client, key)
-
-    return file_answer(*jobs.result(identity, client, key), on_end=fetched)
+    return file_answer(
+        *jobs.result(identity, client, key), on_end=partial(jobs.delete, identity, client, key)
+    )
 
 
 def _check_output(wanted: str, path: Path, name: str) -> None:

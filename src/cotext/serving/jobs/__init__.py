@@ -1,6 +1,6 @@
 """Files as jobs on disk."""
 
 from cotext.serving.jobs.queue import Jobs
-from cotext.serving.jobs.values import Asker, JobOptions, JobStatus, JobTicket
+from cotext.serving.jobs.table import JobOptions, JobStatus, JobTicket
 
-__all__ = ["Asker", "JobOptions", "JobStatus", "JobTicket", "Jobs"]
+__all__ = ["JobOptions", "JobStatus", "JobTicket", "Jobs"]

@@ -1,6 +1,5 @@
-"""The folder of jobs: a folder for each under a generated name, and uploads that are not jobs yet."""
+"""The folder of jobs: a folder for each under a generated name, with its record, and uploads beside them."""
 
-import os
 import secrets
 import shutil
 from collections.abc import Collection, Iterator
@@ -8,31 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.serving.errors import RequestError
+from cotext.serving.state import private, to_disk, write_durably
 
 UPLOADS: Final = "uploads"
-TABLE: Final = "jobs.sqlite"
+RECORD: Final = "job.json"
 SOURCE, RESULT = "source", "result"
 # A file takes its own size, that of its journal and that of its result.
 TIMES_THE_SIZE: Final = 4
 KEPT_FREE_BYTES: Final = 64 << 20
 RETRY_SECONDS: Final = 600.0
-
-
-def private(folder: Path) -> Path:
-    """A folder that nobody but the owner of this process can read, made if absent.
-
-    Raises:
-        CotextError: storage refuses.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise CotextError(f"{folder}: cannot be the folder of a server: {error.strerror or error}") from None
-    return folder
 
 
 class JobFolder:
@@ -58,39 +43,51 @@ class JobFolder:
         """A new path for a file that arrives."""
         return self._uploads / secrets.token_hex(16)
 
-    def take(self, content: bytes | Path, id: str, suffix: str) -> Path:
-        """Make the folder of a job with its file, on the disk for certain; a path is moved there.
+    def take(self, upload: Path, id: str, suffix: str) -> Path:
+        """Make the folder of a job and move its file there, which is on the disk for certain.
 
         Raises:
             OSError: storage refuses.
         """
         self.of(id).mkdir(mode=0o700)
         path = self.source(id, suffix)
-        if isinstance(content, Path):
-            shutil.move(content, path)
-        else:
-            path.write_bytes(content)
+        shutil.move(upload, path)
         path.chmod(0o600)
         for each in (path, path.parent, self.root):
-            _to_disk(each)
+            to_disk(each)
         return path
 
-    def keep_result(self, id: str, suffix: str) -> None:
-        """Delete all files of a job but its result."""
-        kept = self.result(id, suffix).name
+    def record(self, id: str) -> Path:
+        """The file that says what is known of a job."""
+        return self.of(id) / RECORD
+
+    def noted(self) -> list[str]:
+        """The jobs that have a record."""
+        return [path.parent.name for path in self.root.glob(f"*/{RECORD}")]
+
+    def note(self, id: str, record: bytes) -> None:
+        """Write the record of a job; it is on the disk for certain, the old one or the new.
+
+        Raises:
+            OSError: storage refuses.
+        """
+        write_durably(self.record(id), record)
+
+    def keep(self, id: str, *names: str) -> None:
+        """Delete all files of a job but these and its record."""
         with suppress(OSError):
             for path in self.of(id).iterdir():
-                if path.name != kept:
+                if path.name not in (RECORD, *names):
                     remove(path)
 
     def discard(self, id: str) -> None:
-        """Delete the files of a job."""
+        """Delete all files of a job."""
         remove(self.of(id))
 
     def sweep(self, known: Collection[str]) -> None:
         """Delete what belongs to no job of these, and all uploads: of a server that was killed."""
         for path in self.root.iterdir():
-            if path.name not in known and path.name != UPLOADS and not path.name.startswith(TABLE):
+            if path.name not in known and path.name != UPLOADS:
                 remove(path)
         for path in self._uploads.iterdir():
             remove(path)
@@ -115,11 +112,3 @@ def _sizes(folder: Path) -> Iterator[int]:
         for path in folder.iterdir():
             with suppress(OSError):
                 yield path.stat().st_size
-
-
-def _to_disk(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -1,32 +1,28 @@
 """Files as jobs: they wait on disk, a few are translated at a time, and a restart goes on with them."""
 
-import asyncio
 import hashlib
 import hmac
 import secrets
-import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
+from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
-from cotext.serving.jobs.table import JobTable, Row
-from cotext.serving.jobs.translation import check_options, check_source
-from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
+from cotext.serving.jobs.table import FINISHED, STATES, JobOptions, JobStatus, JobTable, JobTicket, Row, State
+from cotext.serving.jobs.translation import check_source
 from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
-from cotext.serving.record import note_system
+from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
+from cotext.serving.state import private
 from cotext.serving.systems import System, Systems
-
-WATCH_SECONDS: Final = 0.2
 
 
 class Jobs:
@@ -43,10 +39,10 @@ class Jobs:
         self._systems, self._shared, self._settings = systems, shared, settings
         self._stack = ExitStack()
         self._starting = threading.Lock()
-        self._opened: tuple[JobFolder, JobTable, Workers] | None = None
+        self._opened: Workers | None = None
         self._closed = False
 
-    def start(self) -> None:
+    def start(self) -> Workers:
         """Hold the folder, clear away what a killed server has left, and go on with what it had begun.
 
         A server does so when it starts; else the first use does.
@@ -59,20 +55,19 @@ class Jobs:
                 raise stopping()
             if self._opened is None:
                 self._opened = self._open()
+            return self._opened
 
-    def _open(self) -> tuple[JobFolder, JobTable, Workers]:
+    def _open(self) -> Workers:
         with ExitStack() as stack:
             state = private(self._settings.state)
             stack.enter_context(working_in(state))
             folder = JobFolder(state / "jobs")
-            table = JobTable(folder.root / TABLE)
-            stack.callback(table.close)
-            workers = Workers(folder, table, self._systems, self._shared, self._settings)
+            workers = Workers(folder, JobTable(folder), self._systems, self._shared, self._settings)
             workers.recover()
             workers.start()
             stack.callback(workers.stop)
             self._stack = stack.pop_all()
-            return folder, table, workers
+            return workers
 
     def close(self) -> None:
         """Stop; what is translated now goes on when a server is started again."""
@@ -80,32 +75,30 @@ class Jobs:
             self._closed = True
             self._stack.close()
 
-    def _parts(self) -> tuple[JobFolder, JobTable, Workers]:
-        if self._opened is None:
-            self.start()
-        assert self._opened is not None
-        return self._opened
+    @property
+    def _workers(self) -> Workers:
+        return self._opened or self.start()
 
     @contextmanager
     def upload(self) -> Iterator[Path]:
         """A path that a file may be written to, counted by `arrived`; deleted unless it is submitted."""
-        folder, _, workers = self._parts()
-        path = folder.upload()
+        workers = self._workers
+        path = workers.folder.upload()
         try:
             yield path
         finally:
             workers.let_go(path.name)
             remove(path)
 
-    def announced(self, client: Asker, size: int) -> None:
+    def announced(self, client: Client, size: int) -> None:
         """Refuse a file for which there is no space, before it arrives; an announcement takes none.
 
         Raises:
             RequestError: 429, 503: as `arrived`.
         """
-        self._parts()[2].require(client.name, size)
+        self._workers.require(client.name, size)
 
-    def arrived(self, path: Path, client: Asker | None, size: int) -> None:
+    def arrived(self, path: Path, client: Client | None, size: int) -> None:
         """Count the bytes of an upload that have arrived so far; the client's finished files make room.
 
         `client`: None before a key is shown.
@@ -113,12 +106,12 @@ class Jobs:
         Raises:
             RequestError: 429, the files of this client take its share; 503, there is no space.
         """
-        self._parts()[2].hold(path.name, NOBODY if client is None else client.name, size)
+        self._workers.hold(path.name, NOBODY if client is None else client.name, size)
 
     def submit(
-        self, client: Asker, system: System, content: bytes | Path, file_name: str, options: JobOptions
+        self, client: Client, system: System, upload: Path, file_name: str, options: JobOptions
     ) -> JobTicket:
-        """Take a file, given as bytes or at a path of `upload`, from which it is moved.
+        """Take a file at a path of `upload`, from which it is moved.
 
         It is on the disk when this returns. `file_name`: the client's, by whose ending formats are told apart
         where the content leaves it open.
@@ -128,16 +121,15 @@ class Jobs:
                 503, too many files wait, or there is no space.
         """
         note_system(system.name)
-        _, table, workers = self._parts()
-        size = content.stat().st_size if isinstance(content, Path) else len(content)
+        workers = self._workers
+        size = upload.stat().st_size
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
-        self._check_waiting(table, client)
+        self._check_waiting(client)
         ticket = JobTicket(_generated(16), _generated(32))
-        upload = content.name if isinstance(content, Path) else ""
-        workers.hold(ticket.id, client.name, max(size, LEAST_BYTES), instead_of=upload)
+        workers.hold(ticket.id, client.name, max(size, LEAST_BYTES), instead_of=upload.name)
         try:
-            self._take(ticket, client, system, content, clean_name(file_name), options)
+            self._take(ticket, client, system, upload, clean_name(file_name), options)
         except BaseException:
             workers.let_go(ticket.id)
             raise
@@ -147,114 +139,78 @@ class Jobs:
     def _take(
         self,
         ticket: JobTicket,
-        client: Asker,
+        client: Client,
         system: System,
-        content: bytes | Path,
+        upload: Path,
         name: str,
         options: JobOptions,
     ) -> None:
         """Put a file on the disk, then into the table: killed in between, a server finds a file of no job."""
-        folder, table, _ = self._parts()
-        languages = system.languages
+        folder, languages = self._workers.folder, system.languages
         try:
-            check_options(options, system)
-            path = folder.take(content, ticket.id, suffix_of(name))
+            options.wishes.check(system.opened.translator)
+            path = folder.take(upload, ticket.id, suffix_of(name))
             check_source(path, name)
-            table.add(
-                {
-                    "id": ticket.id,
-                    "key": _hashed(ticket.key),
-                    "client": client.name,
-                    "system": system.name,
-                    "file_name": name,
-                    "result_name": clean_name(options.output_name)
-                    if options.output_name
-                    else result_name(name, languages.source, languages.target),
-                    "options": options.to_json(),
-                }
-            )
+            result = result_name(name, languages.source, languages.target)
+            status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
+            self._workers.table.add(status, client.name, _hashed(ticket.key), name, options)
         except CotextError as error:
             folder.discard(ticket.id)
             raise RequestError(400, str(error)) from None
-        except (OSError, sqlite3.Error):
+        except OSError:
             folder.discard(ticket.id)
             raise RequestError(
                 503, "the server cannot keep this file; try again later", RETRY_SECONDS
             ) from None
 
-    def _check_waiting(self, table: JobTable, client: Asker) -> None:
-        waiting = table.unfinished()
+    def _check_waiting(self, client: Client) -> None:
+        waiting = self._workers.table.unfinished()
         own = sum(row.client == client.name for row in waiting)
         if own >= self._settings.max_waiting_of_client:
             raise RequestError(429, f"{own} of your files wait; wait until some are done", RETRY_SECONDS)
         if len(waiting) >= self._settings.max_waiting:
             raise RequestError(503, "too many files wait; try again later", RETRY_SECONDS)
 
-    def status(self, id: str, client: Asker, key: str | None = None) -> JobStatus:
+    def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
         """How far a job is."""
-        _, _, workers = self._parts()
-        return workers.told(self._row(id, client, key))
+        return self._workers.told(self._row(id, client, key))
 
-    def of_client(self, client: Asker) -> list[JobStatus]:
+    def of_client(self, client: Client) -> list[JobStatus]:
         """All jobs of a client, the newest first."""
-        _, table, workers = self._parts()
-        return [workers.told(row) for row in table.of_client(client.name)]
+        workers = self._workers
+        return [workers.told(row) for row in workers.table.of_client(client.name)]
 
     def counts(self) -> dict[State, int]:
         """How many jobs of all clients are in each state."""
         if self._opened is None or self._closed:
             return dict.fromkeys(STATES, 0)
-        return self._opened[1].counts()
+        return self._opened.table.counts()
 
-    def result(self, id: str, client: Asker, key: str | None = None) -> tuple[Path, str]:
+    def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
         """The translated file, and its name for the client.
 
         Raises:
             RequestError: 409, there is none: not yet, or not any more.
         """
-        folder, _, _ = self._parts()
         row = self._row(id, client, key)
         if row.state != "done":
             why = "is not translated yet" if row.state not in FINISHED else "was not translated"
-            raise RequestError(409, f"this file {why}: {row.message or row.state}")
-        return folder.result(id, row.suffix), row.result_name
+            raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
+        return self._workers.folder.result(id, row.suffix), row.status.file_name
 
-    def owner_of(self, id: str, key: str) -> Asker:
+    def owner_of(self, id: str, key: str) -> Client:
         """The client whose job has this key: for addresses that are secrets themselves."""
-        _, table, _ = self._parts()
-        row = table.find(id)
+        row = self._workers.table.find(id)
         if row is None or not hmac.compare_digest(row.key, _hashed(key)):
             raise _unknown()
-        return Owner(row.client)
+        return Client(row.client)
 
-    def cancel(self, id: str, client: Asker, key: str | None = None) -> JobStatus:
-        """Stop a job that is not done, and delete its files; one that is done stays as it is."""
-        _, _, workers = self._parts()
-        workers.cancel(self._row(id, client, key))
-        return self.status(id, client, key)
-
-    def delete(self, id: str, client: Asker, key: str | None = None) -> None:
+    def delete(self, id: str, client: Client, key: str | None = None) -> None:
         """Stop a job and forget it, with all its files."""
-        _, _, workers = self._parts()
-        workers.forget([self._row(id, client, key)])
+        self._workers.forget([self._row(id, client, key)])
 
-    async def watch(
-        self, id: str, client: Asker, key: str | None = None, is_over: Callable[[], bool] = lambda: False
-    ) -> AsyncGenerator[JobStatus]:
-        """The status of a job, now and whenever it has changed, until it is finished, or watching is over."""
-        told = None
-        while not (self._closed or is_over()):
-            status = self.status(id, client, key)
-            if status != told:
-                told = status
-                yield status
-            if status.finished:
-                return
-            await asyncio.sleep(WATCH_SECONDS)
-
-    def _row(self, id: str, client: Asker, key: str | None) -> Row:
-        _, table, _ = self._parts()
-        row = table.find(id)
+    def _row(self, id: str, client: Client, key: str | None) -> Row:
+        row = self._workers.table.find(id)
         if (
             row is None
             or row.client != client.name

@@ -1,223 +1,240 @@
-"""The table of jobs on disk: SQLite, from which a server that is started again goes on."""
+"""The table of jobs, in memory and on disk, from which a server that is started again goes on."""
 
-import json
-import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from pydantic import TypeAdapter, ValidationError
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.database import connect, transaction, write_ahead
+from cotext.runtime.files import remove
+from cotext.serving.glossary_store import wishes_of
+from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
-from cotext.serving.jobs.values import STATES, JobOptions, JobStatus, State
+from cotext.translation.wishes import Wishes
 
-VERSION: Final = 1  # of the schema
-BUSY_SECONDS: Final = 10.0
-_APPLICATION: Final = 0x436F744A  # says of the file whose tables these are
-_SCHEMA: Final = """
-CREATE TABLE jobs (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  id TEXT NOT NULL UNIQUE,
-  key TEXT NOT NULL,
-  client TEXT NOT NULL,
-  system TEXT NOT NULL,
-  file_name TEXT NOT NULL,
-  result_name TEXT NOT NULL,
-  options TEXT NOT NULL,
-  state TEXT NOT NULL,
-  turn INTEGER NOT NULL DEFAULT 0,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  sentences INTEGER NOT NULL DEFAULT 0,
-  sentences_done INTEGER NOT NULL DEFAULT 0,
-  billed_characters INTEGER NOT NULL DEFAULT 0,
-  message TEXT NOT NULL DEFAULT '',
-  messages TEXT NOT NULL DEFAULT '[]',
-  submitted REAL NOT NULL,
-  finished REAL
-) STRICT
-"""
+VERSION: Final = 1  # of what is kept of a job
+State = Literal["queued", "translating", "done", "error"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a file is translated.
+
+    `glossary_entries`: terms with their translations; several of one term are alternatives. `fast`: greedy
+    search instead of the run's.
+    """
+
+    glossary_entries: tuple[tuple[str, str], ...] = ()
+    fast: bool = False
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is asked of the translation.
+
+        Raises:
+            CotextError: an empty term, or an empty translation.
+        """
+        return wishes_of(self.glossary_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """What a client gets for a file: the name of its job, and a key that shows that the job is theirs."""
+
+    id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """How far a job is.
+
+    `sentences`: 0 until the file has been read. `seconds_remaining`: estimated from the speed so far; None
+    where it is not known. `message`: what went wrong, for the client; `messages`: what there is to know of
+    the file and of its translation, as text that could not be translated. `file_name`: of the result.
+    `billed_characters`: of its source sentences. `submitted`: seconds since 1970.
+    """
+
+    id: str
+    state: State
+    system: str
+    file_name: str
+    sentences: int = 0
+    sentences_done: int = 0
+    seconds_remaining: float | None = None
+    billed_characters: int = 0
+    message: str = ""
+    messages: tuple[str, ...] = ()
+    submitted: float = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as the table has it.
+    """A job as it is kept.
 
     `number` counts jobs in the order in which they came; `key`: the SHA-256 of the client's; `turn`: in the
     order in which jobs were begun, 0 before; `attempts`: how often it was begun without an end.
     """
 
     number: int
-    id: str
     key: str
     client: str
-    system: str
-    file_name: str
-    result_name: str
-    options: str
-    state: State
-    turn: int
-    attempts: int
-    sentences: int
-    sentences_done: int
-    billed_characters: int
-    message: str
-    messages: str
-    submitted: float
-    finished: float | None
+    source_name: str
+    options: JobOptions
+    status: JobStatus
+    turn: int = 0
+    attempts: int = 0
+    finished: float | None = None
+    version: int = VERSION
 
     @property
-    def wanted(self) -> JobOptions:
-        """The client's options."""
-        return JobOptions.from_json(self.options)
+    def id(self) -> str:
+        """The name of the job."""
+        return self.status.id
+
+    @property
+    def state(self) -> State:
+        """How far it is."""
+        return self.status.state
 
     @property
     def suffix(self) -> str:
         """The ending of its files on this machine."""
-        return suffix_of(self.file_name)
+        return suffix_of(self.source_name)
 
-    @property
-    def status(self) -> JobStatus:
-        """What a client is told."""
-        return JobStatus(
-            self.id,
-            self.state,
-            self.system,
-            self.result_name,
-            self.sentences,
-            self.sentences_done,
-            None,
-            self.billed_characters,
-            self.message,
-            tuple(json.loads(self.messages)),
-            self.submitted,
-        )
+
+_KEPT: Final = TypeAdapter(Row)
 
 
 class JobTable:
-    """The jobs of a server, in one SQLite file; every method is one transaction, from any thread.
+    """The jobs of a server, each in a file of its folder; what a method notes is on the disk when it returns.
+
+    All methods may be called from any thread, and raise OSError where storage refuses.
 
     Raises:
-        CotextError: the file is of another version, or no table of jobs.
+        CotextError: a job on the disk is of another version, or damaged.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
         self._lock = threading.RLock()
-        self._connection = connect(path, BUSY_SECONDS)
+        rows = [self._read(id) for id in folder.noted()]
+        self._rows = {row.id: row for row in sorted(rows, key=lambda row: row.number)}
+
+    def _read(self, id: str) -> Row:
+        path = self._folder.record(id)
         try:
-            self._prepare(path)
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
+            row = _KEPT.validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            reason = str(error).partition("\n")[0]
             raise CotextError(
-                f"{path}: cannot be used as a table of jobs: {error}; move it away, or give another --state"
+                f"{path}: cannot be read as a job: {reason}; delete its folder, or give another --state"
             ) from None
-        except CotextError:
-            self._connection.close()
-            raise
+        if row.version != VERSION:
+            raise CotextError(
+                f"{path}: is of version {row.version}, and this server knows version {VERSION}; serve it "
+                "with the version of Cotext that made it, or give another --state"
+            )
+        return row
 
-    def _prepare(self, path: Path) -> None:
-        write_ahead(self._connection)
-        with self._transaction() as run:
-            [version] = run.execute("PRAGMA user_version").fetchone()
-            [application] = run.execute("PRAGMA application_id").fetchone()
-            [tables] = run.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if not tables:
-                run.execute(_SCHEMA)
-                run.execute(f"PRAGMA user_version = {VERSION}")
-                run.execute(f"PRAGMA application_id = {_APPLICATION}")
-            elif (version, application) != (VERSION, _APPLICATION):
-                known = f"its jobs are of version {version}, and this server knows version {VERSION}"
-                what = known if application == _APPLICATION else "holds other tables than those of jobs"
-                raise CotextError(
-                    f"{path}: {what}; serve it with the version of Cotext that made it, or give another "
-                    "--state"
-                )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, transaction(self._connection) as connection:
-            yield connection
-
-    def close(self) -> None:
-        """Close the file."""
+    def add(self, status: JobStatus, client: str, key: str, source_name: str, options: JobOptions) -> None:
+        """A new job, that waits; `key`: the SHA-256 of the client's."""
         with self._lock:
-            self._connection.close()
-
-    def add(self, values: Mapping[str, Any]) -> None:
-        """A new job, that waits."""
-        content = {**values, "state": "queued", "submitted": time.time()}
-        names = ", ".join(content)
-        marks = ", ".join(f":{name}" for name in content)
-        with self._transaction() as run:
-            run.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", content)
+            number = 1 + max((row.number for row in self._rows.values()), default=0)
+            self._keep(Row(number, key, client, source_name, options, status))
 
     def find(self, id: str) -> Row | None:
         """The job of an id."""
-        return next(iter(self._select("WHERE id = ?", id)), None)
-
-    def of_client(self, client: str) -> list[Row]:
-        """The jobs of a client, the newest first."""
-        return self._select("WHERE client = ? ORDER BY number DESC", client)
-
-    def unfinished(self) -> list[Row]:
-        """Those that wait or were begun, the oldest first."""
-        return self._select("WHERE state IN ('queued', 'translating') ORDER BY number")
+        return self._rows.get(id)
 
     def everything(self) -> list[Row]:
         """All jobs, the oldest first."""
-        return self._select("ORDER BY number")
+        with self._lock:
+            return list(self._rows.values())
+
+    def of_client(self, client: str) -> list[Row]:
+        """The jobs of a client, the newest first."""
+        return [row for row in reversed(self.everything()) if row.client == client]
+
+    def unfinished(self) -> list[Row]:
+        """Those that wait or were begun, the oldest first."""
+        return [row for row in self.everything() if row.state not in FINISHED]
 
     def counts(self) -> dict[State, int]:
         """How many jobs are in each state."""
-        with self._lock:
-            found = self._connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
-        return {**dict.fromkeys(STATES, 0), **dict(found)}
+        found = Counter(row.state for row in self.everything())
+        return {state: found[state] for state in STATES}
 
-    def _select(self, which: str, *values: Any) -> list[Row]:
-        with self._lock:
-            return [Row(*row) for row in self._connection.execute(f"SELECT * FROM jobs {which}", values)]
+    def last_turns(self) -> dict[str, int]:
+        """When a job of each client was begun last, by turns."""
+        turns: dict[str, int] = {}
+        for row in self.everything():
+            turns[row.client] = max(row.turn, turns.get(row.client, 0))
+        return turns
 
     def begin(self, id: str) -> bool:
-        """Note that a job is worked at; False where it has been cancelled or forgotten."""
-        return self._changes(
-            "UPDATE jobs SET state = 'translating', attempts = attempts + 1, "
-            "turn = (SELECT max(turn) FROM jobs) + 1 WHERE id = ? AND state IN ('queued', 'translating')",
+        """Note that a job is worked at; False where it has been forgotten."""
+        turn = 1 + max(self.last_turns().values(), default=0)
+        return self._change(
             id,
+            lambda row: replace(
+                row, turn=turn, attempts=row.attempts + 1, status=replace(row.status, state="translating")
+            ),
         )
 
     def put_back(self, id: str) -> None:
         """Note that a job is left because the server stops, and by no fault of its file."""
-        self._changes("UPDATE jobs SET attempts = 0 WHERE id = ?", id)
-
-    def last_turns(self) -> dict[str, int]:
-        """When a job of each client was begun last, by turns."""
-        with self._lock:
-            return dict(self._connection.execute("SELECT client, max(turn) FROM jobs GROUP BY client"))
+        self._change(id, lambda row: replace(row, attempts=0))
 
     def read(self, id: str, sentences: int, characters: int) -> None:
         """Note what the file of a job holds."""
-        self._changes(
-            "UPDATE jobs SET sentences = ?, billed_characters = ? WHERE id = ?", sentences, characters, id
+        self._change(
+            id,
+            lambda row: replace(
+                row, status=replace(row.status, sentences=sentences, billed_characters=characters)
+            ),
         )
 
     def finish(
         self, id: str, state: State, done: int = 0, message: str = "", messages: Sequence[str] = ()
     ) -> bool:
         """Note the end of a job; False where it had ended before, or is forgotten."""
-        return self._changes(
-            "UPDATE jobs SET state = ?, sentences_done = ?, message = ?, messages = ?, finished = ? "
-            "WHERE id = ? AND state IN ('queued', 'translating')",
-            *(state, done, message, json.dumps(list(messages)), time.time(), id),
-        )
+
+        def finished(row: Row) -> Row:
+            told = replace(
+                row.status, state=state, sentences_done=done, message=message, messages=tuple(messages)
+            )
+            return replace(row, status=told, finished=time.time())
+
+        return self._change(id, finished)
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete jobs."""
-        with self._transaction() as run:
-            run.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
+        with self._lock:
+            for id in ids:
+                if self._rows.pop(id, None) is not None:
+                    remove(self._folder.record(id))
 
-    def _changes(self, statement: str, *values: Any) -> bool:
-        with self._transaction() as run:
-            return run.execute(statement, values).rowcount > 0
+    def _change(self, id: str, change: Callable[[Row], Row]) -> bool:
+        """Note a change of a job that has not ended; False where there is none."""
+        with self._lock:
+            row = self._rows.get(id)
+            if row is None or row.state in FINISHED:
+                return False
+            self._keep(change(row))
+            return True
+
+    def _keep(self, row: Row) -> None:
+        self._folder.note(row.id, _KEPT.dump_json(row, indent=1))
+        self._rows[row.id] = row

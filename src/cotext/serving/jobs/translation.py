@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
 from cotext.files.translate_files import GENERIC, format_of, open_job
@@ -17,8 +18,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.folder import JobFolder
-from cotext.serving.jobs.table import Row
-from cotext.serving.jobs.values import JobOptions, JobStatus
+from cotext.serving.jobs.table import JobStatus, Row
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System
 from cotext.translation.file_report import FileReport
@@ -91,7 +91,7 @@ def translate_job(
     Raises:
         CotextError: what a client is told, without paths; CancelledError: the job was cancelled.
     """
-    wanted = row.wanted
+    wanted = row.options
     source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
     said: list[str] = []
     names = _names(row, folder, system)
@@ -102,7 +102,7 @@ def translate_job(
             source,
             out,
             format_of_job(source),
-            splitting=wanted.splitting,
+            splitting=Splitting(),
             wishes=wanted.wishes,
             on_message=said.append,
             alone=partial(shared.exclusively, running.work),
@@ -149,11 +149,6 @@ def check_source(path: Path, name: str) -> None:
         raise CotextError(_OPTION.sub("", str(error).replace(str(path), name))) from None
 
 
-def check_options(options: JobOptions, system: System) -> None:
-    """Refuse what a system cannot keep; raises CotextError as `Wishes.check`."""
-    options.wishes.check(system.opened.translator)
-
-
 def _of_sentences(report: FileReport) -> Iterable[str]:
     """What a person should look at."""
     for where, what in (
@@ -173,10 +168,10 @@ def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
     """What the client calls the files of a job and the system."""
     result = folder.result(row.id, row.suffix)
     return {
-        folder.source(row.id, row.suffix): row.file_name,
-        result.with_name(f"{result.name}.partial"): row.result_name,
-        result: row.result_name,
-        folder.of(row.id): row.file_name,
+        folder.source(row.id, row.suffix): row.source_name,
+        result.with_name(f"{result.name}.partial"): row.status.file_name,
+        result: row.status.file_name,
+        folder.of(row.id): row.source_name,
         folder.root: "the server",
         system.opened.folder: system.name,
     }

@@ -1,7 +1,6 @@
 """The threads that translate files, a few at a time, and what is kept of finished jobs, and how long."""
 
 import logging
-import sqlite3
 import threading
 import time
 import traceback
@@ -12,9 +11,8 @@ from typing import Final
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
-from cotext.serving.jobs.table import JobTable, Row
+from cotext.serving.jobs.table import FINISHED, JobStatus, JobTable, Row, State
 from cotext.serving.jobs.translation import Running, translate_job
-from cotext.serving.jobs.values import FINISHED, JobStatus, State
 from cotext.serving.settings import SHARES, ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import Systems
@@ -92,7 +90,7 @@ class Workers:
         shared: Mapping[str, SharedSystem],
         settings: ServerSettings,
     ) -> None:
-        self._folder, self._table, self._settings = folder, table, settings
+        self.folder, self.table, self._settings = folder, table, settings
         self._systems, self._shared = {system.name: system for system in systems}, shared
         self._running: dict[str, Running] = {}
         self._space = Space(settings.max_jobs_bytes)
@@ -105,19 +103,19 @@ class Workers:
 
     def recover(self) -> None:
         """Put in order what a server that was killed has left: files without a job, jobs without a file."""
-        rows = self._table.everything()
-        self._folder.sweep({row.id for row in rows})
+        rows = self.table.everything()
+        self.folder.sweep({row.id for row in rows})
         for row in rows:
             if row.state == "done":
-                self._folder.keep_result(row.id, row.suffix)
-                if not self._folder.result(row.id, row.suffix).is_file():
+                self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
+                if not self.folder.result(row.id, row.suffix).is_file():
                     self.forget([row])
             elif row.state in FINISHED:
-                self._folder.discard(row.id)
-            elif not self._folder.source(row.id, row.suffix).is_file():
-                self._table.finish(row.id, "error", message="the file is lost; send it again")
+                self.folder.keep(row.id)
+            elif not self.folder.source(row.id, row.suffix).is_file():
+                self.table.finish(row.id, "error", message="the file is lost; send it again")
         self._tidy()
-        for row in self._table.everything():
+        for row in self.table.everything():
             self._measure(row.id, row.client)
 
     def start(self) -> None:
@@ -147,26 +145,16 @@ class Workers:
             running = self._running.get(row.id)
         return row.status if running is None or row.status.finished else running.told(row.status)
 
-    def cancel(self, row: Row) -> None:
-        """Stop a job that is not finished, and delete its files."""
-        with self._changed:
-            if not self._table.finish(row.id, "cancelled"):
-                return
-            if row.id in self._running:
-                self._running[row.id].work.cancel()
-            self._folder.discard(row.id)
-            self._measure(row.id, row.client)
-
     def forget(self, rows: Iterable[Row]) -> None:
         """Stop jobs and delete all there is of them."""
         with self._changed:
-            self._table.forget(row.id for row in rows)
+            self.table.forget(row.id for row in rows)
             for row in rows:
                 self._space.drop(row.id)
                 if row.id in self._running:
                     self._running[row.id].work.cancel()
         for row in rows:
-            self._folder.discard(row.id)
+            self.folder.discard(row.id)
 
     def hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
         """Note that a file of a client takes so many bytes; the oldest finished jobs of the client make room.
@@ -183,7 +171,7 @@ class Workers:
             held = self._space.of(name, client) + self._space.of(instead_of, client)
             if leaving := self._leaving(client, size - held):
                 self.forget(leaving)
-            self._folder.require_room(size)
+            self.folder.require_room(size)
             self._space.drop(instead_of)
             self._space.put(name, client, size)
 
@@ -201,13 +189,13 @@ class Workers:
         """
         with self._changed:
             self._leaving(client, size)
-            self._folder.require_room(size)
+            self.folder.require_room(size)
 
     def _leaving(self, client: str, more: int) -> list[Row]:
         """The jobs of a client that leave for `more` bytes of it, the oldest first."""
         over, leaving = self._space.over(client, more), []
         if over > 0:
-            finished = [row for row in self._table.of_client(client) if row.state in FINISHED]
+            finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
             for row in sorted(finished, key=lambda row: row.finished or 0.0):
                 if over > 0:
                     leaving.append(row)
@@ -218,7 +206,7 @@ class Workers:
 
     def _measure(self, id: str, client: str) -> None:
         """Note what a job takes."""
-        self._space.put(id, client, max(self._folder.size(id), LEAST_BYTES))
+        self._space.put(id, client, max(self.folder.size(id), LEAST_BYTES))
 
     def _measure_again(self, id: str, client: str) -> None:
         """Note what a job takes, unless it has been forgotten."""
@@ -228,13 +216,13 @@ class Workers:
     def _tidy(self) -> None:
         """Forget what was finished long enough ago."""
         last = time.time() - 3600 * self._settings.keep_files_hours
-        self.forget([r for r in self._table.everything() if r.finished is not None and r.finished < last])
+        self.forget([r for r in self.table.everything() if r.finished is not None and r.finished < last])
 
     def _work(self) -> None:
         while not self._stopping.is_set():
             try:
                 claimed = self._claimed()
-            except sqlite3.Error:
+            except OSError:
                 _log.exception("the table of jobs cannot be used")
                 self._stopping.wait(REFUSED_SECONDS)
                 continue
@@ -243,7 +231,7 @@ class Workers:
             row, running = claimed
             try:
                 self._run(row, running)
-            except (OSError, sqlite3.Error):  # storage refuses even the end of the job, which is tried again
+            except OSError:  # storage refuses even the end of the job, which is tried again
                 _log.exception("the end of a job could not be noted")
                 self._stopping.wait(REFUSED_SECONDS)
             finally:
@@ -257,10 +245,10 @@ class Workers:
         with self._changed:
             if self._stopping.is_set():
                 return None
-            waiting = [row for row in self._table.unfinished() if row.id not in self._running]
+            waiting = [row for row in self.table.unfinished() if row.id not in self._running]
             if waiting:
                 row = self._next(waiting)
-                if self._table.begin(row.id):
+                if self.table.begin(row.id):
                     self._running[row.id] = running = Running(Work(row.client, background=True), row.client)
                     return row, running
             else:
@@ -271,7 +259,7 @@ class Workers:
     def _next(self, waiting: list[Row]) -> Row:
         """A job begun before; else one of the client with the fewest at work, whose last is longest ago."""
         at_work = Counter(running.client for running in self._running.values())
-        turns = self._table.last_turns()
+        turns = self.table.last_turns()
         return min(
             waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns.get(r.client, 0), r.number)
         )
@@ -285,7 +273,7 @@ class Workers:
             state = "done"
         except CancelledError:
             if self._stopping.is_set():
-                self._table.put_back(row.id)
+                self.table.put_back(row.id)
                 return
         except CotextError as error:
             message = str(error)
@@ -293,29 +281,29 @@ class Workers:
             # Where it happened; the text of an exception may be that of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
-            message = f"{row.file_name}: the server failed at this file, and not by anything that is in it"
+            message = f"{row.source_name}: the server failed at this file, and not by anything that is in it"
         if state == "error":
-            self._folder.discard(row.id)  # before its end is noted, which needs room on the disk, too
-        if not self._table.finish(row.id, state, running.done, message, messages):
-            self._folder.discard(row.id)
+            self.folder.keep(row.id)  # before its end is noted, which needs room on the disk, too
+        if not self.table.finish(row.id, state, running.done, message, messages):
+            self.folder.discard(row.id)
         elif state == "done":
-            self._folder.keep_result(row.id, row.suffix)
+            self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
 
     def _translated(self, row: Row, running: Running) -> list[str]:
-        system = self._systems.get(row.system)
+        system = self._systems.get(row.status.system)
         if system is None:
             raise CotextError(
-                f"{row.file_name}: the system {row.system!r} is not served any more; send the file "
+                f"{row.source_name}: the system {row.status.system!r} is not served any more; send the file "
                 f"again, for one of {', '.join(self._systems)}"
             )
         if row.attempts >= MAX_ATTEMPTS:
             raise CotextError(
-                f"{row.file_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
+                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
                 "send a part of it"
             )
 
         def on_read(sentences: int, characters: int) -> None:
             running.read(sentences, characters)
-            self._table.read(row.id, sentences, characters)
+            self.table.read(row.id, sentences, characters)
 
-        return translate_job(row, self._folder, system, self._shared[row.system], running, on_read)
+        return translate_job(row, self.folder, system, self._shared[row.status.system], running, on_read)

@@ -15,7 +15,6 @@ from cotext.files.table import file_formats
 from cotext.models.run_folder import noted_data
 from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.event_stream import EventStream
-from cotext.serving.own_api import glossaries
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
@@ -59,7 +58,6 @@ def routes() -> list[BaseRoute]:
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/tmx", tmx, methods=["POST"]),
-        *glossaries.routes(),
     ]
 
 

@@ -157,7 +157,7 @@ function words({ state, sentences, sentences_done: done, seconds_remaining: seco
     return sentences ? `${done.toLocaleString("en")} of ${counted(sentences, "sentence")}${left}` : "being read";
   }
   if (state === "done") return sentences ? `translated, ${counted(sentences, "sentence")}` : "translated";
-  return state === "cancelled" ? "cancelled" : message || "could not be translated";
+  return message || "could not be translated";
 }
 
 const megabytes = (bytes) => `${(bytes / 1024 / 1024).toFixed(1)} MB`;

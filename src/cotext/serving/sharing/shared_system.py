@@ -257,24 +257,6 @@ class _SharedPool:
         self._model.end(self._flow)
 
 
-class _Shared(DocumentTranslator):
-    """The translator of a system as one piece of work sees it; `tells`: it hears of the sentences."""
-
-    def __init__(
-        self, shared_model: ModelThread, translator: DocumentTranslator, work: Work, tells: bool = True
-    ) -> None:
-        self.__dict__.update(translator.__dict__, windows=translator.windows)
-        self._shared_model, self._work, self._tells = shared_model, work, tells
-        if translator.first_pass is not None:
-            self.first_pass = _Shared(shared_model, translator.first_pass, work, tells=False)
-
-    def _pool(self) -> Pool:
-        if self._shared_model.is_held_here:
-            return super()._pool()
-        flow = self._shared_model.begin(self._work, self.windows, self._tells)
-        return _SharedPool(self._shared_model, flow)
-
-
 class SharedSystem:
     """A system whose model works for many threads: their documents share batches.
 
@@ -304,7 +286,20 @@ class SharedSystem:
         (alignment, scoring, analysis) goes into `exclusively`.
         """
         opened = self._listing if lists else self._opened[fast]
-        return replace(opened, translator=_Shared(self._model, opened.translator, work))
+        return replace(opened, translator=self._sharing(opened.translator, work))
+
+    def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:
+        """A translator as one piece of work sees it; `tells`: the work hears of its sentences."""
+
+        def make_pool(search: WindowSearch) -> Pool:
+            if self._model.is_held_here:
+                return DocumentPool(search)
+            return _SharedPool(self._model, self._model.begin(work, search, tells))
+
+        found = translator.with_pools(make_pool)
+        if translator.first_pass is not None:
+            found.first_pass = self._sharing(translator.first_pass, work, tells=False)
+        return found
 
     def exclusively(self, work: Work) -> AbstractContextManager[None]:
         """The model for this thread alone, between two batches, when its turn comes.

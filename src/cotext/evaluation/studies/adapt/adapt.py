@@ -40,11 +40,11 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
 from cotext.training.start_settings import written_config
+from cotext.training.trainer import TrainingCallbacks
 from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a model of single sentences; others keep their own configuration

@@ -29,9 +29,10 @@ Shapes: B rows, H heads, T queries, S keys, M tokens, D model, N sentences of th
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,8 +45,8 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.sentence_spans import SentenceSpan
-from cotext.models.interface import Model, TranslationModel
-from cotext.search.row_tokens import RowTokens, token_indices
+from cotext.models.interface import Model
+from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.plan import kind_of
 
 
@@ -75,24 +76,6 @@ class Spread:
         # Keys that may not be attended to have weights of exactly zero.
         self.uniform += float((weights > 0).sum(dim=1).double().log().sum())
         self.queries += weights.size(0)
-
-
-def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[str, Spread]:
-    """The spread of every attention of a model over some batches, by the name of its module.
-
-    Names are those of the model, as `encoder.5.attention` and `decoder.0.cross`. The model must be in eval
-    mode, and is left as it was.
-    """
-    found: dict[str, Spread] = {}
-    with torch.inference_mode(), calls(model) as calling:
-
-        def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
-            found.setdefault(calling[-1], Spread()).add(weights_BHTS, real_BT)
-
-        with watch_weights(watcher):
-            for batch in batches:
-                model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    return found
 
 
 @contextmanager
@@ -222,16 +205,12 @@ class HeadGates:
 
 
 class SentenceMap:
-    """Sums over heads and query tokens of one attention.
-
-    `spread` is that of the queries which a map has, `spread_of_all` of those of context sentences, too.
-    """
+    """Sums over heads and query tokens of one attention."""
 
     def __init__(self, kind: str, sentences: int) -> None:
         self.kind = kind
         self.heads = 0
         self.spread = Spread()
-        self.spread_of_all = Spread()
         self.weight = torch.zeros(sentences, sentences, dtype=torch.float64)  # mean over heads
         self.pairs = torch.zeros_like(self.weight)
         self.seen = torch.zeros(sentences, sentences, dtype=torch.bool)
@@ -253,16 +232,15 @@ class SentenceMap:
         """The share that goes to no sentence: [N]."""
         return self._beside / self.queries
 
-    def add(self, weights_BHTS: Tensor, real_BT: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
+    def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
         """Count the weights of one call.
 
-        `real_BT` tells queries from padding. `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on
+        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on
         queries that do not count and keys that are no token of a sentence.
         """
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
         self.spread.add(weights_BHTS, query_BT >= 0)
-        self.spread_of_all.add(weights_BHTS, real_BT)
         weights_BTS = weights_BHTS.mean(dim=1)
         of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
         of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()
@@ -324,10 +302,8 @@ class ObservedModel:
     source: RowTokens | None = None
     target: RowTokens | None = None  # while decoding
 
-    def read(self, batch: Batch) -> Tensor:
-        """Count a batch; returns the hidden states of its decoder, [B, T, D].
-
-        They are those that nobody looks on, but for rounding where attention computes whole rows to be seen.
+    def read(self, batch: Batch) -> None:
+        """Count a batch.
 
         Raises:
             CotextError: an attention whose tokens cannot be told.
@@ -337,7 +313,7 @@ class ObservedModel:
         self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
         forced = forced_pass(self.model, batch)
         self.target = RowTokens.of(forced.sentence, batch.source)
-        return forced.decode()
+        forced.decode()
 
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
         """What `watch_weights` shows."""
@@ -351,34 +327,18 @@ class ObservedModel:
         span = _span(self.modules[name])
         kind = _kind(name, span, self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
-        found.add(weights_BHTS, real_BT, query, key)
+        found.add(weights_BHTS, query, key)
         if isinstance(span, GatedOthersSpan):
             gates = self.head_gates.setdefault(name, HeadGates(kind, span.open, self.sentences))
             gates.add(weights_BHTS, query, key)
 
-    def note_gate(self, name: str, gate: Tensor) -> None:
-        """That of current tokens, row after row, [..., D]."""
+    def note_gate(self, name: str, module: nn.Module, arguments: Any, gate: Tensor) -> None:
+        """What a forward hook shows of a gate: that of current tokens, row after row, [..., D]."""
         own = self.source if self.target is None else self.target
         assert own is not None
         kind = "batch-source" if self.target is None else "batch-target"
         found = self.gates.setdefault(name, GateOpenness(kind, self.sentences))
         found.add(gate.flatten(0, -2), own.document[own.current])
-
-
-def _hook(onlooker: ObservedModel, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-    return lambda module, arguments, gate: onlooker.note_gate(name, gate)
-
-
-@contextmanager
-def observed(model: Model, sentences: int) -> Iterator[ObservedModel]:
-    """Look on while a model, in eval mode, reads a document of so many sentences; it is left as it was."""
-    with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
-        found = ObservedModel(model, dict(model.named_modules()), calling, sentences)
-        for name, module in found.modules.items():
-            if isinstance(module, NeuralContextGate):
-                hooks.callback(module.register_forward_hook(_hook(found, name)).remove)
-        hooks.enter_context(watch_weights(found.note))
-        yield found
 
 
 def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:
@@ -390,7 +350,12 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
     Raises:
         CotextError: as `ObservedModel.read`.
     """
-    with observed(model, sentences) as found:
+    with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
+        found = ObservedModel(model, dict(model.named_modules()), calling, sentences)
+        for name, module in found.modules.items():
+            if isinstance(module, NeuralContextGate):
+                hooks.callback(module.register_forward_hook(partial(found.note_gate, name)).remove)
+        hooks.enter_context(watch_weights(found.note))
         for batch in batches:
             found.read(batch)
     return found

@@ -416,8 +416,6 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
                 f"{run.label}: on the development set, no checkpoint is better than the start, which the "
                 "final model is."
             )
-        if run.first.engine:
-            notes.append(f"{run.title} is an engine, which shows no attention; the run that it is of does.")
     return notes + _notes_on_seeds(runs)
 
 

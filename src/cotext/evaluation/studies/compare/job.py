@@ -5,20 +5,19 @@ The test set of a comparison where its lines are paragraphs, as those of WMT: sp
 Systems are trained on sentences, and a paragraph that is translated as one is translated badly by all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.data.formats.wmt import read_wmt_lines
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.aligned_files import split_paragraphs
-from cotext.evaluation.metrics.interface import Texts, find_protocol
+from cotext.evaluation.metrics.aligned_files import name_systems, require_different, split_paragraphs
+from cotext.evaluation.metrics.interface import Texts
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
@@ -26,38 +25,17 @@ from cotext.evaluation.studies.compare.comparison import RunComparison, compare_
 from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
     MeasurementSettings,
-    ProgressFactory,
     measure_run,
 )
 from cotext.evaluation.studies.compare.others import check_others, is_other, languages_of_other, measure_other
 from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.files.table import require_page_name
-from cotext.language_models.config import is_endpoint
 from cotext.models.engine_folder import config_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
+from cotext.runtime.progress import Meter
 from cotext.translation.translate_file import check_output
-
-
-def is_of_paragraphs(test: EvaluationSet) -> bool:
-    """Whether the sentences of a test set are paragraphs by its format."""
-    return test.kind.partition(":")[0] == "wmt"
-
-
-def notes_on_instructions(test: EvaluationSet, has_language_models: bool) -> list[str]:
-    """What is to be said of the instructions of a test set of paragraphs.
-
-    They are written for whole documents with their markup, and for language models alone. Here all systems
-    see the same sentences and nothing else, in translations as in scores.
-    """
-    lines = read_wmt_lines(test.source, test.kind.partition(":")[2]) if has_language_models else ()
-    if not (count := sum(bool(line.instruction) for line in lines)):
-        return []
-    return [
-        f"Instructions of {count} documents are not handed on to language models, as all systems see the "
-        "same sentences here; `cotext translate` does."
-    ]
 
 
 def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tuple[EvaluationSet, str]:
@@ -76,8 +54,12 @@ def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tupl
     return EvaluationSet(out, out, "jsonl"), f"The test set has paragraphs ({out}): {counts.render()}."
 
 
-def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -> RunComparison:
+def compare_folders(
+    request: ComparisonRequest, new_meter: Callable[[str], Meter], notes: Sequence[str] = ()
+) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
+
+    `notes`: paragraphs about the systems that the page shows too.
 
     Raises:
         CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
@@ -85,8 +67,6 @@ def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -
             all that can be known beforehand is checked before any work is done.
     """
     protocols = request.protocols
-    for protocol in protocols:
-        find_protocol(protocol)
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
     test = _test_set(request)
@@ -96,7 +76,7 @@ def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
     words = _words(request, test)
-    of_paragraphs = test is not None and is_of_paragraphs(test)
+    of_paragraphs = test is not None and test.kind.partition(":")[0] == "wmt"
     runs = [path for each in folders for path in each.runs]
     check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
     inputs = [*suites, *(path for path in runs if path.is_file())]
@@ -105,21 +85,20 @@ def compare_folders(request: ComparisonRequest, new_progress: ProgressFactory) -
     _check_outputs([*request.outputs, *([split] if of_paragraphs else [])], inputs)
     pair = _check_languages(folders, test, suites)
     with writing(*request.outputs):
-        notes: list[str] = []
+        notes = list(notes)
         if test is not None and of_paragraphs:
-            notes += notes_on_instructions(test, any(map(is_endpoint, runs)))
             test, note = split_test_set(test, pair, split)
             notes.append(note)
         settings = MeasurementSettings(
-            test,
-            suites,
-            dict(request.decode),
-            request.device,
-            request.use,
-            request.attention,
+            test=test,
+            suites=suites,
+            decode=request.decode,
+            device=request.device,
+            use=request.use,
             controls=request.controls,
+            new_meter=new_meter,
         )
-        measured = [_measure(each, settings, new_progress) for each in folders]
+        measured = [_measure(each, settings) for each in folders]
         found = compare_runs(
             measured,
             test,
@@ -166,26 +145,22 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """The runs of each system that is asked for.
 
     Raises:
-        CotextError: as `name_runs` and `run_folders`, or a run that is given beside its own folder of seeds.
+        CotextError: as `name_systems` and `run_folders`; a run that is given beside its folder of seeds.
     """
     found = []
-    for title, path in zip(name_runs(paths), paths, strict=True):
+    for title, path in name_systems(paths).items():
         seeds = run_folders(path)
         found.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
-    name_runs([run for each in found for run in each.runs])
+    require_different([run for each in found for run in each.runs])
     return found
 
 
-def _measure(
-    folders: SystemFolders, settings: MeasurementSettings, new_progress: ProgressFactory
-) -> MeasuredSystem:
+def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
     runs = []
     for number, run in enumerate(folders.runs):
         title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
-        # One map is shown of a system.
-        chosen = replace(settings, attention=settings.attention and number == 0)
         measure = measure_other if is_other(run) else measure_run
-        runs.append(measure(run, title, chosen, new_progress))
+        runs.append(measure(run, title, settings))
     return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
 
 
@@ -204,19 +179,6 @@ def _check_languages(
     for path, suite in suites.items():
         check_pair(known, suite.languages, f"{path}", whose)
     return known
-
-
-def name_runs(runs: Sequence[Path]) -> list[str]:
-    """Name runs by the names of their folders, or by their paths where two folders have the same name.
-
-    Raises CotextError where a run is given twice.
-    """
-    resolved = [run.resolve() for run in runs]
-    for index, run in enumerate(resolved):
-        if run in resolved[:index]:
-            raise CotextError(f"{runs[index]}: is given twice; a run compared with itself tells nothing")
-    plain = [run.name for run in resolved]
-    return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
 
 
 def _test_set(request: ComparisonRequest) -> EvaluationSet | None:

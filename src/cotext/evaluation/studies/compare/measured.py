@@ -21,30 +21,30 @@ import numpy as np
 
 from cotext.data.contrastive_suites import ContrastiveSuite, documents_of
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
+from cotext.data.formats import detect_format, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
-from cotext.evaluation.statistics.significance import Resampling, flipped_sums
-from cotext.evaluation.studies.attention.report import DocumentAttention, document_attention
+from cotext.evaluation.requests import Condition, CxmiRequest, SuiteRules
+from cotext.evaluation.statistics.significance import Resampling, flipped_sums, percentiles
+from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, CorpusUse, measure_corpus
+from cotext.evaluation.studies.context.context_corpus import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions, keep_decisions, read_decisions
-from cotext.evaluation.studies.metrics_file import read_metrics
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
+from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.locks import working_in
+from cotext.runtime.progress import Meter
 from cotext.runtime.version import __version__
 from cotext.training.warm_start import read_account
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
 FOLDER: Final = "compared"
-# Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
-MAP_SENTENCES: Final = range(4, 13)
-CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
+CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, each beside none
 # Of decoding, what scores depend on.
 CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
 SCORING_SETTINGS: Final = ("max_source_tokens", *CHANGING_SCORES)
@@ -78,20 +78,15 @@ class EvaluationSet:
         return list(read_parallel(self.source, second, self.format))
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentCxmi:
-    """CXMI of a document for one kind of context: sum in nats, and tokens."""
-
-    nats: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CorpusCxmi:
-    """CXMI of a test set, by kind of context and document; sentences without context take no part."""
+    """CXMI of a test set, by kind of context; sentences without context take no part.
+
+    `documents` has a row for each document: the sum in nats, and the number of tokens.
+    """
 
     signature: str
-    documents: Mapping[str, tuple[DocumentCxmi, ...]]
+    documents: Mapping[str, Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +116,6 @@ class MeasuredRun:
     engine: str = ""
     data: str = ""
     use: CorpusCxmi | None = None
-    attention: DocumentAttention | None = None
     given: bool = False
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
@@ -129,54 +123,39 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSettings:
-    """The measurements to make of every run."""
+    """The measurements to make of every run; `new_meter` shows the progress of a task that it names."""
 
     test: EvaluationSet | None
     suites: Mapping[Path, ContrastiveSuite]
     decode: Mapping[str, Any]
     device: str | None
     use: bool
-    attention: bool
-    controls: bool = True
+    controls: bool
+    new_meter: Callable[[str], Meter]
 
 
-# From the name and total of a task, a function that adds to its progress.
-ProgressFactory = Callable[[str, int], Callable[[int], None]]
-
-
-def measure_run(
-    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
-) -> MeasuredRun:
+def measure_run(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     """Measure what has not been measured of a run yet.
 
     Raises:
         CotextError: no such run, a damaged model, a run folder that cannot be written to, a test set with a
             sentence over the limit, another process that measures the run.
     """
-    with working_in(_folder(path)):
-        return _measure(path, title, settings, new_progress)
+    with working_in(make_folder(path / FOLDER)):
+        return _measure(path, title, settings)
 
 
-def _measure(
-    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
-) -> MeasuredRun:
+def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     opened = open_run(path, settings.device, dict(settings.decode))
-    translator, loaded = opened.translator, opened.loaded
-    window = context_window_of(translator)
+    loaded, window = opened.loaded, context_window_of(opened.translator)
     weights = checksum(opened.weights)
-    made_by = _digest(opened.signature, weights)
-    hypothesis, use, attention = None, None, None
+    hypothesis, use = None, None
     if settings.test is not None:
-        name = f"{settings.test.digest}-{made_by}"
-        out = f"{name}{settings.test.source.suffix}"
-        hypothesis = _translate(opened, out, settings.test, new_progress, title)
-        documents = settings.test.documents() if window.has_context else []
-        measurable = translator.plan.kind.token_nll is not None
-        if settings.use and measurable and any(len(d) > 1 for d in documents):
-            scorer = opened.for_scoring()
-            use = _use(scorer, f"{name}.use.json", settings.test, documents, new_progress, title)
-        if settings.attention and documents and not loaded.engine:
-            attention = _attention(opened, documents, hypothesis, settings.test)
+        kept = path / FOLDER / f"{settings.test.digest}-{_digest(opened.signature, weights)}"
+        hypothesis = _translate(opened, kept, settings.test, settings.new_meter(f"translating, {title}"))
+        if settings.use and window.has_context and opened.translator.plan.kind.token_nll is not None:
+            meter = settings.new_meter(f"scoring with and without context, {title}")
+            use = _use(opened.for_scoring(), kept.with_name(f"{kept.name}.use.json"), settings.test, meter)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
@@ -194,10 +173,18 @@ def _measure(
         engine=loaded.engine,
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(opened, weights, window, settings, new_progress, title),
+        decisions=_decide(opened, weights, window, settings, title),
         use=use,
-        attention=attention,
     )
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl that are whole; none if the run hasn't reported yet."""
+    found: list[dict[str, Any]] = []
+    for line in sealed_lines(run / "metrics.jsonl"):
+        with suppress(ValueError):
+            found.append(unsealed(line))
+    return [entry for entry in found if entry.keys() >= {"kind", "update"}]
 
 
 def _first_loss(run: Path) -> tuple[float, float] | None:
@@ -217,92 +204,55 @@ def _curve(metrics: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, 
     )
 
 
-def _translate(
-    opened: OpenedRun, name: str, test: EvaluationSet, new_progress: ProgressFactory, title: str
-) -> Path:
-    out = _folder(opened.folder) / name
+def _translate(opened: OpenedRun, kept: Path, test: EvaluationSet, meter: Meter) -> Path:
+    out = kept.with_name(f"{kept.name}{test.source.suffix}")
     if not out.exists():
-        task = TaskProgress(f"translating, {title}", new_progress)
         translate_file(
             opened,
             test.source,
             out,
             format=test.format,
-            on_start=task.start,
-            on_sentences=task.advance,
+            on_start=meter.restart,
+            on_sentences=meter.advance,
         )
     return out
 
 
-def _use(
-    opened: OpenedRun,
-    name: str,
-    test: EvaluationSet,
-    documents: Sequence[ParallelDocument],
-    new_progress: ProgressFactory,
-    title: str,
-) -> CorpusCxmi:
-    path = _folder(opened.folder) / name
+def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:
+    """CXMI of the test set; None where no document has a sentence beside another."""
+    documents = test.documents()
+    if not any(len(document) > 1 for document in documents):
+        return None
     if not path.exists():
-        task = TaskProgress(f"scoring with and without context, {title}", new_progress)
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
-        found = measure_corpus(
-            opened,
-            test.source,
-            test.reference,
-            CorpusQuestion(conditions),
+        request = CxmiRequest(
+            run=opened.folder,
+            source=test.source,
+            target=test.reference,
             format=test.format,
-            on_start=task.start,
-            on_sentences=task.advance,
+            context=conditions,
         )
-        content = {"signature": found.signature, "documents": document_sums(found, conditions)}
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(content), encoding="utf-8")
-    kept = _read_json(path)
-    return CorpusCxmi(
-        kept["signature"],
-        {
-            condition: tuple(DocumentCxmi(float(nats), int(tokens)) for nats, tokens in by_document.values())
-            for condition, by_document in kept["documents"].items()
-        },
-    )
-
-
-def document_sums(found: CorpusUse, conditions: Sequence[str]) -> dict[str, dict[str, list[float]]]:
-    """By condition and document, the CXMI of its sentences with context, and how many tokens they have."""
-    sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
-    for sentence in found.sentences:
-        if sentence.context:
-            for condition, by_document in sums.items():
+        found = measure_corpus(opened, request, meter.restart, meter.advance)
+        sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
+        for sentence in found.sentences:
+            for condition, by_document in sums.items() if sentence.context else ():
                 entry = by_document.setdefault(sentence.document, [0.0, 0])
                 entry[0] += sentence.cxmi(condition)
                 entry[1] += len(sentence.token_cxmi())
-    return sums
-
-
-def _attention(
-    opened: OpenedRun,
-    documents: Sequence[ParallelDocument],
-    hypothesis: Path,
-    test: EvaluationSet,
-) -> DocumentAttention:
-    """Of the first document with a good number of sentences, or of the first; in its own translation."""
-    index = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
-    translated = next(
-        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
+        content = {"signature": found.signature, "documents": sums}
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content), encoding="utf-8")
+    kept = _read_json(path)
+    by_condition = kept["documents"].items()
+    return CorpusCxmi(
+        kept["signature"],
+        {condition: np.array(list(sums.values())).reshape(-1, 2) for condition, sums in by_condition},
     )
-    document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
-    return document_attention(opened.translator, document, opened.signature, own=True)
 
 
 def _decide(
-    run: OpenedRun,
-    weights: str,
-    window: ContextWindow,
-    settings: MeasurementSettings,
-    new_progress: ProgressFactory,
-    title: str,
+    run: OpenedRun, weights: str, window: ContextWindow, settings: MeasurementSettings, title: str
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     for path, suite in settings.suites.items():
@@ -310,46 +260,30 @@ def _decide(
         chosen = {key: settings.decode[key] for key in SCORING_SETTINGS if key in settings.decode}
         changes = [f"{key}={chosen[key]}" for key in CHANGING_SCORES if key in chosen]
         name = _digest(weights, __version__, *changes)
-        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{name}.json"
+        kept = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
         controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
             if found[suite.name].readings is not None or not controls:
                 continue
-        opened = run.with_decode({**chosen, "first_pass": ""})
-        advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
-        report = run_suite(
-            opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance
+        opened, meter = (
+            run.with_decode({**chosen, "first_pass": ""}),
+            settings.new_meter(f"{suite.name}, {title}"),
         )
+        meter.restart(sum(len(e.candidates) for e in suite.examples))
+        rules = SuiteRules(controls=controls)
+        report = run_suite(opened.translator, suite, rules, suite_recipe(opened), meter.advance)
         found[suite.name] = keep_decisions(kept, suite.name, report)
     return found
 
 
-class TaskProgress:
-    """Progress of a task whose total is known once it begins."""
-
-    def __init__(self, what: str, new_progress: ProgressFactory) -> None:
-        self._what = what
-        self._watch = new_progress
-        self._advance: Callable[[int], None] | None = None
-
-    def start(self, total: int) -> None:
-        """The total is known."""
-        self._advance = self._watch(self._what, total)
-
-    def advance(self, count: int) -> None:
-        """So many more are done."""
-        assert self._advance is not None
-        self._advance(count)
-
-
-def _folder(run: Path) -> Path:
-    folder = run / FOLDER
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it is not there, that keeps what is measured of a system."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise CotextError(
-            f"{folder}: cannot be made ({error.strerror or error}); what is measured of a run is kept there"
+            f"{folder}: cannot be made ({error.strerror or error}); what is measured is kept there"
         ) from None
     return folder
 
@@ -410,16 +344,9 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
 
 def _averaged(uses: Sequence[CorpusCxmi]) -> CorpusCxmi:
     """Of every document the mean over seeds; its tokens are the same for all."""
-    return CorpusCxmi(
-        uses[0].signature,
-        {
-            condition: tuple(
-                DocumentCxmi(sum(each.nats for each in seeds) / len(seeds), seeds[0].tokens)
-                for seeds in zip(*(use.documents[condition] for use in uses), strict=True)
-            )
-            for condition in uses[0].documents
-        },
-    )
+    kinds = uses[0].documents
+    means = {kind: np.mean([use.documents[kind] for use in uses], axis=0) for kind in kinds}
+    return CorpusCxmi(uses[0].signature, means)
 
 
 def context_gains(use: CorpusCxmi | None, drawing: Resampling) -> tuple[ContextGain, ...]:
@@ -427,21 +354,19 @@ def context_gains(use: CorpusCxmi | None, drawing: Resampling) -> tuple[ContextG
     if use is None:
         return ()
     found = []
-    for condition, documents in use.documents.items():
-        if not documents:
+    for condition, sums in use.documents.items():
+        if not len(sums):
             continue
-        sums = np.array([(each.nats, each.tokens) for each in documents], dtype=np.float64)
         draws = np.random.default_rng(drawing.seed)
         size = (min(drawing.samples, max(100, 20_000_000 // len(sums))), len(sums))
         drawn = sums[draws.integers(len(sums), size=size)].sum(axis=1)
         means = drawn[:, 0] / drawn[:, 1]
-        low, high = np.percentile(means, (2.5, 97.5))
         least = min(int(np.sum(means <= 0)), int(np.sum(means >= 0)))
         found.append(
             ContextGain(
                 condition=condition,
                 nats=float(sums[:, 0].sum() / sums[:, 1].sum()),
-                interval_95=(float(low), float(high)),
+                interval_95=percentiles(means),
                 p=min(1.0, 2 * (least + 1) / (len(means) + 1)),
                 documents=len(sums),
                 tokens=int(sums[:, 1].sum()),
@@ -452,8 +377,7 @@ def context_gains(use: CorpusCxmi | None, drawing: Resampling) -> tuple[ContextG
 
 
 def _p_foreign(use: CorpusCxmi, drawing: Resampling) -> float | None:
-    true, foreign = use.documents["true"], use.documents.get("random")
-    if not foreign:
+    true, foreign = use.documents["true"], use.documents.get("random", ())
+    if not len(foreign):
         return None
-    apart = [a.nats - b.nats for a, b in zip(true, foreign, strict=True)]
-    return flipped_sums(apart, drawing.samples, drawing.seed)
+    return flipped_sums((true - foreign)[:, 0].tolist(), drawing.samples, drawing.seed)

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-import numpy as np
-
 from cotext.evaluation.metrics.profile import TITLES, Bucket
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.statistics.significance import SIGNIFICANT
-from cotext.evaluation.studies.attention.report import title_of
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison
+from cotext.evaluation.studies.compare.example import example
 from cotext.evaluation.studies.compare.figures import difference_of
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
@@ -38,9 +36,6 @@ relative to the first run. Every sentence here is computed from the tables below
 CURVES = "Loss of current sentences on the development set of each run, on a logarithmic scale."
 RATIOS = """The same loss over that of context sentences, both by token: below 1, current sentences are
 predicted better than the context in their windows. Of systems whose windows have context in the target."""
-MAPS = """How the attention of a sentence is distributed over sentences: the mean of all layers and heads of a
-kind. A full square is a share of 1, grey is outside the context window. Attention does not show what changes
-a translation: see contrastive accuracy and CXMI for that."""
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
@@ -95,7 +90,7 @@ def as_latex(found: RunComparison) -> str:
 
 
 def render_comparison(found: RunComparison) -> str:
-    """The page: conclusions first, then the figures and their signatures."""
+    """The page: a document and conclusions first, then the figures and their signatures."""
     items = []
     for answer in verdict(found):
         lines = "".join(f"<dd>{escape(line)}</dd>" for line in answer.lines)
@@ -103,6 +98,8 @@ def render_comparison(found: RunComparison) -> str:
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in found.notes)
     body = [
         f"<h1>Systems side by side</h1>\n<p>{LEAD}</p>",
+        example(found),
+        "<h2>Answers</h2>",
         f'<dl class="verdict">{"".join(items)}</dl>\n{notes}',
         *(section.html() for section in _sections(found, pictures=True)),
         "<h2>How these figures came about</h2>",
@@ -135,8 +132,8 @@ def _sections(found: RunComparison, pictures: bool = False) -> Iterator[Section]
         yield _contrastive_tests(found)
     if any(found.gains):
         yield Section("CXMI", [_gains(found)], about=USE)
-    if pictures:
-        yield from _drawn(found)
+    if pictures and any(run.curve for run in found.runs):
+        yield _training(found)
     if found.published:
         yield _published(found)
 
@@ -370,35 +367,18 @@ def _published_cell(each: PublishedComparison) -> Cell:
     return Cell("–" if value is None else f"{value:g}", tuple(small))
 
 
-def _drawn(found: RunComparison) -> Iterator[Section]:
-    """Attention and training, which are pictures alone."""
-    from cotext.evaluation.studies.plots import attention_shares, loss_ratios, training_curves
+def _training(found: RunComparison) -> Section:
+    """Losses over updates, which are pictures alone."""
+    from cotext.evaluation.studies.plots import loss_ratios, training_curves
 
-    parts = []
-    for number, run in enumerate(found.runs):
-        if run.first.attention is None:
-            continue
-        maps = []
-        for each in run.first.attention.kinds:
-            share = np.asarray(each.share.numpy(), dtype=np.float64)
-            own = float(np.nanmean(np.diagonal(share)))
-            words = f"{title_of(each.kind)}; on the sentence itself {own:.2f}"
-            name, about = f"attention-{number}-{each.kind}", escape(f"{run.label}, attention: {words}")
-            svg = attention_shares(name, run.first.attention.numbers, share, number, about)
-            maps.append(f"<figure>{svg}<figcaption>{escape(words)}</figcaption></figure>")
-        heading = f"{run.label}, document {run.first.attention.document.id}"
-        parts.append(f'<h3>{escape(heading)}</h3>\n<div class="maps">{"".join(maps)}</div>')
-    if parts:
-        yield Section("Attention", about=MAPS, pictures="\n".join(parts))
-    if any(run.curve for run in found.runs):
-        titles = [run.label for run in found.runs]
-        curves = [(training_curves(titles, [run.curve for run in found.runs]), CURVES)]
-        if any(run.loss_ratio for run in found.runs):
-            curves.append((loss_ratios(titles, [run.loss_ratio for run in found.runs]), RATIOS))
-        drawn = [
-            f'<figure class="curves">{svg}<figcaption>{words}</figcaption></figure>' for svg, words in curves
-        ]
-        yield Section("Training", pictures=f'<div class="pair">{"".join(drawn)}</div>')
+    titles = [run.label for run in found.runs]
+    curves = [(training_curves(titles, [run.curve for run in found.runs]), CURVES)]
+    if any(run.loss_ratio for run in found.runs):
+        curves.append((loss_ratios(titles, [run.loss_ratio for run in found.runs]), RATIOS))
+    drawn = [
+        f'<figure class="curves">{svg}<figcaption>{words}</figcaption></figure>' for svg, words in curves
+    ]
+    return Section("Training", pictures=f'<div class="pair">{"".join(drawn)}</div>')
 
 
 def _facts(found: RunComparison) -> str:

@@ -15,8 +15,7 @@ from cotext.training.resume import load_progress
 class MeasuredSystem:
     """A system with the measurements of its runs, one for each of its `seeds`.
 
-    Of a run that is given by itself, `seeds` is empty. What all runs have in common is that of the first;
-    so is the attention map.
+    Of a run that is given by itself, `seeds` is empty. What all runs have in common is that of the first.
     """
 
     title: str

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned, split_paragraphs
-from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
+from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
 from cotext.evaluation.metrics.interface import (
@@ -34,7 +34,6 @@ from cotext.evaluation.statistics.significance import (
     least_p,
     paired_test,
 )
-from cotext.language_models.kept_reports import KeptReport, render_reports, report_beside
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -52,8 +51,7 @@ class Beside(Protocol):
 class Evaluation:
     """Scores of systems by their names; paired tests by protocol, none if they were not asked for.
 
-    `beside` has further figures under the names that they have in a JSON file; `by_language_models` what
-    translations by language models took, where that is beside them.
+    `beside` has further figures under the names that they have in a JSON file.
     """
 
     hypotheses: dict[str, Path]
@@ -61,7 +59,6 @@ class Evaluation:
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
     beside: Mapping[str, Beside] = field(default_factory=dict)
-    by_language_models: Mapping[str, KeptReport] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -74,11 +71,6 @@ class Evaluation:
                 name: {
                     "hypothesis": str(self.hypotheses[name]),
                     "scores": {score.protocol: score.as_dict() for score in scores},
-                    **(
-                        {"language_model": self.by_language_models[name].as_dict()}
-                        if name in self.by_language_models
-                        else {}
-                    ),
                 }
                 for name, scores in self.scores.items()
             },
@@ -96,8 +88,6 @@ class Evaluation:
         if self.paired:
             blocks.append(self.render_tests())
         blocks += [figures.render() for figures in self.beside.values()]
-        if self.by_language_models:
-            blocks.append(render_reports(self.by_language_models))
         return "\n\n".join(blocks)
 
     def _table(self) -> str:
@@ -165,9 +155,12 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
-    chosen, language, comet = request.protocols, request.target_language, _comet(request)
+    chosen, language = request.protocols, request.target_language
+    comet = request.comet_model(request.comet_context)
     resampling, baseline = request.resampling(), request.baseline
-    named = _checked(request.hypothesis, chosen, resampling, baseline)
+    named = name_systems(request.hypothesis)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
     units, beside, by = whole, _spacing(request.words, whole), ""
@@ -187,31 +180,13 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         measured, beside["realign"] = _signed(measured, alignment)
     scores = {name: [each.score for each in found] for name, found in measured.items()}
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
-    kept = {name: report_beside(path) for name, path in named.items()}
-    reports = {name: report for name, report in kept.items() if report is not None}
-    return Evaluation(named, tuple(request.reference), scores, tests, beside, reports)
-
-
-def _comet(request: EvaluationRequest) -> Comet | None:
-    return request.comet_model(request.comet_context, request.comet_slide or 0, request.comet_stride)
+    return Evaluation(named, tuple(request.reference), scores, tests, beside)
 
 
 def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
     """Warning for a tokenised hypothesis scored against an untokenised reference, or the other way round."""
     found = None if words is not None else unlike_spacing(texts.systems, texts.references)
     return {} if found is None else {"spacing": found}
-
-
-def _checked(
-    hypotheses: Sequence[Path], protocols: Sequence[str], resampling: Resampling | None, baseline: str | None
-) -> dict[str, Path]:
-    """The systems by name; CotextError, before any work, for unknown protocols and a missing baseline."""
-    for protocol in protocols:
-        find_protocol(protocol)
-    named = name_systems(hypotheses)
-    if resampling is not None:
-        compared_pairs(list(named), baseline)
-    return named
 
 
 def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:

@@ -1,0 +1,100 @@
+"""Put trained runs into a Python package that pip installs, for `cotext translate NAME`.
+
+    python -m benchmarks.pretrained.model_package PACKAGE LICENCE SOURCES NAME=RUN [NAME=RUN ...]
+        [--scores FILE ...]
+
+PACKAGE is a new folder, named as the distribution. LICENCE is the text of a licence, in a file named as
+the hub names it (gpl-3.0-or-later). SOURCES is Markdown for the model card: every part of the training data,
+its licence and its authors. Of every RUN an int8 copy is written without paths of this machine, with a card,
+checksums and an entry point NAME in the group `cotext.models`.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from cotext.interchange.hub import CARD, export_hub, export_int8
+from cotext.interchange.named_model import write_checksums
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import new_or_same
+from cotext.runtime.version import __version__
+
+PROJECT = """\
+[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+description = "A translation model for Cotext"
+version = "{version}"
+readme = "README.md"
+requires-python = ">=3.11"
+license = "{licence}"
+license-files = ["LICENSE"]
+authors = [{{ name = "Cotext developers" }}]
+
+[project.entry-points."cotext.models"]
+{points}
+[tool.hatch.build.targets.wheel]
+packages = ["{module}"]
+"""
+# Identifiers of licences as Python packages write them (SPDX), where these are not the hub's in capitals.
+SPDX = {"gpl-3.0-or-later": "GPL-3.0-or-later", "apache-2.0": "Apache-2.0"}
+
+
+def write_package(
+    package: Path, licence: Path, sources: Path, runs: dict[str, Path], scores: list[Path]
+) -> None:
+    """Write the package.
+
+    Raises:
+        CotextError: a licence without an SPDX identifier here; as `export_hub` and `export_int8`.
+    """
+    if licence.name not in SPDX:
+        raise CotextError(f"{licence}: its name is no licence that is known: {', '.join(SPDX)}")
+    module = package.resolve().name.replace("-", "_")
+    with new_or_same(package) as made:
+        (made / module).mkdir(parents=True)
+        for name, run in runs.items():
+            _write_model(made / module / name.replace("-", "_"), run, licence.name, sources, scores)
+        first = next(iter(runs)).replace("-", "_")
+        shutil.copyfile(made / module / first / CARD, made / CARD)
+        shutil.copyfile(licence, made / "LICENSE")
+        points = "".join(f'{name} = "{module}.{name.replace("-", "_")}"\n' for name in runs)
+        project = PROJECT.format(
+            name=package.resolve().name,
+            version=__version__,
+            licence=SPDX[licence.name],
+            points=points,
+            module=module,
+        )
+        (made / "pyproject.toml").write_text(project, encoding="utf-8")
+
+
+def _write_model(folder: Path, run: Path, licence: str, sources: Path, scores: list[Path]) -> None:
+    """Write an int8 copy of a run, with its card and its checksums."""
+    with tempfile.TemporaryDirectory() as temporary:
+        published = Path(temporary) / folder.name
+        export_hub(run, published, licence=licence, scores=scores)
+        export_int8(published, folder)
+        card = (published / CARD).read_text(encoding="utf-8")
+    (folder / CARD).write_text(f"{card}\n{sources.read_text(encoding='utf-8')}", encoding="utf-8")
+    write_checksums(folder)
+
+
+def main() -> None:
+    """Write a package from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    for name in ("package", "licence", "sources"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN")
+    parser.add_argument("--scores", type=Path, nargs="*", default=[])
+    given = parser.parse_args()
+    runs = {name: Path(run) for name, _, run in (each.partition("=") for each in given.runs)}
+    write_package(given.package, given.licence, given.sources, runs, given.scores)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,271 @@
+"""Faults planted in real translations, and how many of them an audit finds.
+
+python -m benchmarks.study.planted plant FOLDER SPLIT TARGET OUT [--kinds lost,order] [--count 100]
+python -m benchmarks.study.planted score OUT AUDIT.json
+
+FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence a line and an empty line between documents. `plant`
+writes OUT/source.txt, OUT/reference.txt, OUT/output.txt and OUT/truth.json; `score` reads what
+`cotext audit OUT/output.txt --source OUT/source.txt --json` prints. It imports nothing of the package.
+
+Faults stand in documents of eight sentences or more, in sentences of four words or more (eight characters of
+Chinese) on both sides, at least four sentences apart. A finding is right where one of its kind was planted
+in that sentence or a neighbour of it; every other finding of these kinds is wrong.
+"""
+
+import argparse
+import json
+import lzma
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+MECHANICAL: Final = ("lost", "added", "order", "untranslated", "copied", "language", "tag")
+APART: Final = 4
+LONG_DOCUMENT: Final = 8
+TAGS: Final = ("{name}", "{0}", "%s", "%(count)d", "<b>{}</b>", '<a href="x">{}</a>', "https://example.org/help", "$USER$")
+NAMES: Final = ("Petersen", "Hartwell", "Okonkwo", "Lindqvist", "Marchetti")
+INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen", "Ihrem": "deinem",
+                   "Ihrer": "deiner"}  # fmt: skip
+PRONOUNS: Final = {"Er": "Sie", "er": "sie"}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault: its kind, and the source sentence (from 1, over the whole text) in or behind which it stands."""
+
+    kind: str
+    sentence: int
+
+
+@dataclass
+class Document:
+    """The sides of a document; each output line remembers nothing of its origin."""
+
+    first: int
+    source: list[str]
+    output: list[list[str]]  # the lines that stand in the place of each source sentence
+
+
+class Unfit(Exception):
+    """A fault that this sentence cannot have."""
+
+
+def read(path: Path) -> list[list[str]]:
+    """The documents of a file."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        return [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
+
+
+def is_long(text: str) -> bool:
+    """Whether a sentence has enough words to be told from others."""
+    letters = sum(map(str.isalpha, text))
+    return letters >= len(text) / 2 and (len(text.split()) >= 4 or (not text.isascii() and letters >= 8 and " " not in text.strip("。")))
+
+
+class Planter:
+    """Plants faults in the documents of a corpus, at random."""
+
+    def __init__(self, folder: Path, split: str, target: str, seed: int) -> None:
+        self.random = random.Random(seed)
+        source, output = read(folder / f"{split}.en.xz"), read(folder / f"{split}.{target}.xz")
+        self.documents, first = [], 1
+        for one, other in zip(source, output, strict=True):
+            assert len(one) == len(other)
+            self.documents.append(Document(first, list(one), [[line] for line in other]))
+            first += len(one)
+        self.reference = [[lines[0] for lines in document.output] for document in self.documents]
+        self.pool = [line for lines in self.reference for line in lines if is_long(line)]
+        self.foreign = [
+            line
+            for name, code in (("mix-ende", "de"), ("mix-enru", "ru"), ("mix-enzh", "zh"), ("mix-ende", "en"))
+            if code != target
+            for lines in read(folder.parent / name / f"dev.{code}.xz")
+            for line in lines
+            if is_long(line)
+        ]
+        self.sites = [
+            (n, i)
+            for n, document in enumerate(self.documents)
+            if len(document.source) >= LONG_DOCUMENT
+            for i in range(2, len(document.source) - 2)
+        ]
+        self.random.shuffle(self.sites)
+        self.taken: dict[int, list[int]] = {}
+        self.planted: list[Planted] = []
+
+    def plant(self, kind: str, count: int) -> None:
+        """Plant so many faults of a kind, or as many as there is room for."""
+        change: Callable[[Document, int], None] = getattr(self, f"_{kind}")
+        left = []
+        while self.sites and count:
+            n, i = self.sites.pop()
+            document = self.documents[n]
+            span = range(i - 1, i + 7) if kind == "order" else range(i - 1, i + 2)
+            if any(abs(i - other) < APART or other in span for other in self.taken.get(n, [])):
+                continue
+            if not (is_long(document.source[i]) and is_long(document.output[i][0])):
+                continue
+            try:
+                change(document, i)
+            except Unfit:
+                left.append((n, i))
+                continue
+            self.taken.setdefault(n, []).append(i)
+            self.planted.append(Planted(kind, document.first + i))
+            count -= 1
+        self.sites += left
+        self.random.shuffle(self.sites)
+
+    def _lost(self, document: Document, i: int) -> None:
+        document.output[i] = []
+
+    def _added(self, document: Document, i: int) -> None:
+        own = {line for lines in document.output for line in lines}
+        document.output[i].append(self.random.choice([line for line in self.random.sample(self.pool, 20) if line not in own]))
+
+    def _order(self, document: Document, i: int) -> None:
+        to = i + self.random.choice([1, 1, 2, 3, 4])
+        if to >= len(document.output) - 1 or any(len(lines) != 1 or not is_long(lines[0]) for lines in document.output[i : to + 1]):
+            raise Unfit
+        if len({lines[0] for lines in document.output[i : to + 1]}) < to + 1 - i:
+            raise Unfit
+        document.output.insert(to, document.output.pop(i))
+
+    def _untranslated(self, document: Document, i: int) -> None:
+        if document.output[i][0].casefold() == document.source[i].casefold():
+            raise Unfit
+        document.output[i] = [document.source[i]]
+
+    def _copied(self, document: Document, i: int) -> None:
+        others = [lines[0] for k, lines in enumerate(document.output) if abs(k - i) > 1 and lines and is_long(lines[0])]
+        others = [line for line in others if line != document.output[i][0]]
+        if not others:
+            raise Unfit
+        document.output[i] = [self.random.choice(others)]
+
+    def _language(self, document: Document, i: int) -> None:
+        document.output[i] = [self.random.choice(self.foreign)]
+
+    def _tag(self, document: Document, i: int) -> None:
+        tag = self.random.choice(TAGS)
+        here, other = i, i + 1  # the second one keeps it, so that tags alone are no fault
+        if not document.output[other] or "{" in document.source[i] + document.source[other]:
+            raise Unfit
+        for at, faulty in ((here, True), (other, False)):
+            document.source[at] = self._tagged(document.source[at], tag)
+            written = self._broken(tag) if faulty else tag
+            document.output[at] = [self._tagged(document.output[at][0], written)]
+
+    def _broken(self, tag: str) -> str:
+        how = self.random.choice(("lost", "changed", "twice"))
+        if how == "lost":
+            return "{}" if tag.endswith(">") else ""
+        if how == "twice":
+            return f"{tag} {tag}" if not tag.endswith(">") else tag.replace("</", "<")
+        changed = {"{name}": "{Name_}", "{0}": "{1}", "%s": "%d", "%(count)d": "%(anzahl)d", "$USER$": "$NUTZER$"}
+        return changed.get(tag, tag.replace("</b>", "</i>").replace("</a>", "</x>").replace("/help", ""))
+
+    def _tagged(self, text: str, tag: str) -> str:
+        words = text.split(" ")
+        at = self.random.randrange(len(words))
+        words[at] = tag.replace("{}", words[at]) if "{}" in tag else f"{words[at]} {tag}".strip()
+        return " ".join(words)
+
+    def _number(self, document: Document, i: int) -> None:
+        """A number of three digits or more that both sides have becomes another in the output."""
+        both = [n for n in re.findall(r"(?<![\w.,])\d{3,}(?![\w.,])", document.source[i]) if n in document.output[i][0]]
+        if not both:
+            raise Unfit
+        number = self.random.choice(both)
+        other = number[:-1] + str((int(number[-1]) + 1 + self.random.randrange(8)) % 10)
+        document.output[i] = [document.output[i][0].replace(number, other)]
+
+    def _name(self, document: Document, i: int) -> None:
+        """A name that both sides have, and other sentences as well, becomes another name, or is misspelt."""
+        words = re.findall(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b", document.source[i])
+        both = [w for w in words if re.search(rf"\b{w}\b", document.output[i][0])]
+        if not both:
+            raise Unfit
+        name = self.random.choice(both)
+        other = self.random.choice([self.random.choice(NAMES), name[:2] + name[3] + name[2] + name[4:]])
+        if other == name:
+            raise Unfit
+        document.output[i] = [re.sub(rf"\b{name}\b", other, document.output[i][0])]
+
+    def _drift(self, document: Document, i: int) -> None:
+        """In German: an address or a pronoun changes; in any language, a word for a repeated source word."""
+        text = document.output[i][0]
+        table = INFORMAL if re.search(r"(?<=\w )(Sie|Ihnen)\b", text) and "you" in document.source[i].casefold() else {}
+        if not table and re.match(r"He\b", document.source[i]) and re.match(r"He\b", document.source[i - 1]):
+            table = PRONOUNS
+        changed = re.sub(r"\w+", lambda found: table.get(found[0], found[0]), text)
+        if changed == text:
+            raise Unfit
+        document.output[i] = [changed]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(required=True, dest="command")
+    planting, scoring = commands.add_parser("plant"), commands.add_parser("score")
+    planting.add_argument("folder", type=Path)
+    planting.add_argument("split")
+    planting.add_argument("target")
+    planting.add_argument("out", type=Path)
+    planting.add_argument("--kinds", default=",".join(MECHANICAL))
+    planting.add_argument("--count", type=int, default=100)
+    planting.add_argument("--seed", type=int, default=1)
+    scoring.add_argument("out", type=Path)
+    scoring.add_argument("audit", type=Path)
+    scoring.add_argument("--show", action="store_true", help="print what was missed, and what was found wrongly")
+    given = parser.parse_args()
+    if given.command == "score":
+        score(given.out, given.audit, given.show)
+        return
+    planter = Planter(given.folder, given.split, given.target, given.seed)
+    for kind in given.kinds.split(","):
+        planter.plant(kind, given.count)
+    given.out.mkdir(parents=True, exist_ok=True)
+    sides = {
+        "source": [document.source for document in planter.documents],
+        "reference": planter.reference,
+        "output": [[line for lines in document.output for line in lines] for document in planter.documents],
+    }
+    for name, documents in sides.items():
+        text = "\n\n".join("\n".join(lines) for lines in documents)
+        (given.out / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
+    truth = {"sentences": sum(len(d.source) for d in planter.documents), "planted": [asdict(p) for p in planter.planted]}
+    (given.out / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
+    print(truth["sentences"], dict(Counter(each.kind for each in planter.planted)))
+
+
+def score(out: Path, audit: Path, show: bool) -> None:
+    """Print recall and precision by kind."""
+    planted = json.loads((out / "truth.json").read_text(encoding="utf-8"))["planted"]
+    findings = json.loads(audit.read_text(encoding="utf-8"))["findings"]
+    kinds = [kind for kind in dict.fromkeys(each["kind"] for each in planted)]
+    print(f"{'kind':13} {'planted':>7} {'found':>6} {'recall':>7} {'findings':>8} {'right':>6} {'precision':>9}")
+    for kind in [*kinds, *({each["kind"] for each in findings} & set(MECHANICAL) - set(kinds))]:
+        true = [each["sentence"] for each in planted if each["kind"] == kind]
+        told = [each for each in findings if each["kind"] == kind]
+        near = 5 if kind == "order" else 1
+        missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
+        wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
+        recall = (len(true) - len(missed)) / max(1, len(true))
+        precision = (len(told) - len(wrong)) / max(1, len(told))
+        print(
+            f"{kind:13} {len(true):7} {len(true) - len(missed):6} {recall:7.1%} {len(told):8} "
+            f"{len(told) - len(wrong):6} {precision:9.1%}"
+        )
+        if show:
+            print("  missed:", missed)
+            for each in wrong:
+                print("  wrong:", each["sentence"], each["confidence"], each["source"][:90], "|", each["output"][:90])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What an audit finds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from cotext.runtime.version import __version__
+
+# Kinds of findings, and what a reader calls sentences of that kind.
+KINDS: Final = {
+    "lost": "lost",
+    "added": "added",
+    "order": "out of order",
+    "untranslated": "untranslated",
+    "copied": "copied from another sentence",
+    "language": "in the wrong language",
+    "tag": "with changed tags or placeholders",
+    "number": "with changed numbers",
+    "name": "with changed names",
+    "quote": "without their quotation marks",
+    "term": "with another term than the glossary has",
+    "drift": "unlike the rest of their document",
+}
+MECHANICAL: Final = tuple(KINDS)[:7]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place where an output needs a look.
+
+    `sentence` counts source sentences over the whole text, from 1; of an added one, it is the one before it
+    (0: none). `output_sentence` counts those of the output; None where there is none. `confidence`: from 0 to
+    1, how likely it is a fault.
+    """
+
+    kind: str
+    document: str
+    sentence: int
+    output_sentence: int | None
+    confidence: float
+    source: str
+    output: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A part of the documents: findings in it, sentences, and chrF where there is a reference."""
+
+    name: str
+    sentences: int
+    findings: int
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemAudit:
+    """The findings of an output, most confident first; `merged`: output sentences of several source ones."""
+
+    name: str
+    sentences: int
+    output_sentences: int
+    merged: int
+    divided: int
+    findings: Sequence[Finding]
+    positions: Sequence[Position] = ()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Findings by kind."""
+        return Counter(finding.kind for finding in self.findings)
+
+    @property
+    def summary(self) -> str:
+        """One sentence that says what is wrong."""
+        told = [f"{count:,} {KINDS[kind]}" for kind, count in sorted(self.counts.items(), key=_by_kind)]
+        sizes = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
+        if self.merged:
+            sizes += f" ({self.merged:,} of them hold several)"
+        if not told:
+            return f"{sizes}, and no fault was found."
+        return f"{sizes}; to look at: {', '.join(told)}."
+
+
+def _by_kind(item: tuple[str, int]) -> int:
+    return list(KINDS).index(item[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Outputs of one source side by side; `notes` say how the text was read, and what was not checked."""
+
+    source: str
+    systems: Sequence[SystemAudit]
+    notes: Sequence[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-audit",
+            "version": 1,
+            "cotext": __version__,
+            "source": self.source,
+            "notes": list(self.notes),
+            "systems": {
+                system.name: {
+                    "summary": system.summary,
+                    "sentences": system.sentences,
+                    "output_sentences": system.output_sentences,
+                    "merged": system.merged,
+                    "divided": system.divided,
+                    "counts": dict(system.counts),
+                    "positions": [asdict(each) for each in system.positions],
+                }
+                for system in self.systems
+            },
+            "findings": [
+                {"system": system.name, **asdict(finding)}
+                for system in self.systems
+                for finding in system.findings
+            ],
+        }

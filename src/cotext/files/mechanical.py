@@ -1,0 +1,193 @@
+"""Faults of a translation that need no reference and no model: what was left, repeated, dropped or changed.
+
+    untranslated   most words are those of the source, and such words are translated elsewhere in the text
+    copied         the sentence repeats the translation of another, different sentence
+    language       the sentence is in another language, or in the source's own words
+    tag            a placeholder, tag, address or conversion is missing, or there without the source having it
+    number         a number is missing, or there without the source having it, in any notation
+    quote          the source has quotation marks, and the translation has none
+
+Words are compared with those of the same text alone, so that no word list of a language is needed. Where
+py3langid is installed, it has a say in which language a sentence is.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cotext.data.languages import language_identifier, primary_language
+from cotext.data.words import words_of
+from cotext.files.block_sentences import placeholder_spans
+from cotext.translation.dropped import dropped_numbers
+
+MECHANICAL: Final = ("untranslated", "copied", "language", "tag", "number", "quote")
+_LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
+_ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
+_KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
+_UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
+_SURE: Final = 0.95  # of the identifier of languages
+_LATIN_WORDS: Final = re.compile(r"[^\W\d_]+")
+_QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
+# Placeholders, and tags that end or have attributes: nobody translates them.
+_STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
+_DOUBLE: Final = re.compile('["“”„«»「」『』]')
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault of a sentence: its kind, how sure it is (0 to 1), and what a reader is told."""
+
+    kind: str
+    confidence: float
+    note: str
+
+
+class MechanicalChecks:
+    """Checks of sentence pairs of one text; `target_language` is a code, empty where it is not known."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], target_language: str = "") -> None:
+        self._pairs, self._language = pairs, primary_language(target_language)
+        self._words = [(_words(source), _words(target)) for source, target in pairs]
+        self._in_source: Counter[str] = Counter()
+        self._in_target: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()  # source words by the sentences whose translations have them
+        self._repeated: dict[tuple[str, ...], list[int]] = {}
+        for number, (source, target) in enumerate(self._words):
+            self._in_source.update(set(source))
+            self._in_target.update(set(target))
+            if not _alike(source, target):
+                self._kept.update(set(source) & set(target))
+            self._repeated.setdefault(tuple(target), []).append(number)
+        self._script = _script(" ".join(target for _, target in pairs))
+
+    def faults(self, number: int) -> list[Fault]:
+        """The faults of a pair."""
+        source, target = self._pairs[number]
+        if not target.strip():
+            return []
+        whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
+        return (
+            [whole]
+            if whole
+            else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
+        )
+
+    def _untranslated(self, number: int) -> Fault | None:
+        source, target = (text.split() for text in self._pairs[number])
+        if len(target) < _LEAST_WORDS or not _alike(source, target):
+            return None
+        words = self._words[number][0]
+        usual = [word for word in words if self._is_translated(word)]
+        left = (Counter(usual) & Counter(self._words[number][1])).total()
+        met = sum(self._in_source[word] > 1 for word in words)
+        if len(usual) > 1:
+            is_left = left > _ALIKE * len(usual) and (source == target or len(usual) > _LEAST_WORDS)
+            return Fault("untranslated", 0.95, "is the text of the source") if is_left else None
+        is_new = met <= len(words) / 2 and len(words) >= 2 * _LEAST_WORDS and source == target
+        return Fault("untranslated", 0.6, "is the text of the source") if is_new else None
+
+    def _is_translated(self, word: str) -> bool:
+        """Whether the word is met elsewhere in the source, and most translations there do not have it."""
+        return self._in_source[word] > 1 and self._kept[word] < _KEPT * (self._in_source[word] - 1)
+
+    def _copied(self, number: int) -> Fault | None:
+        source, target = self._words[number]
+        if len(target) < _LEAST_WORDS + 1:
+            return None
+        for other in self._repeated[tuple(target)]:
+            if other < number and _dice(source, self._words[other][0]) < 0.3:
+                return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
+        return None
+
+    def _foreign(self, number: int) -> Fault | None:
+        target = self._pairs[number][1]
+        script, words = _script(target), self._words[number][1]
+        if script and self._script and script != self._script and len(words) >= _LEAST_WORDS:
+            return Fault("language", 0.98, f"is written in {script.title()}")
+        if len(words) < _LEAST_WORDS + 1:
+            return None
+        known = sum(self._in_target[word] > 1 for word in words) / len(words)
+        of_source = sum(map(self._is_translated, words)) / len(words)
+        if known < _UNKNOWN and of_source > 1 - _KEPT:
+            return Fault("language", round(1 - known, 2), "has the words of the source's language")
+        if known < _UNKNOWN and self._language and (found := _identified(target)) and found[1] > _SURE:
+            if found[0] != self._language:
+                return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
+        return None
+
+
+def tag_faults(source: str, target: str) -> Iterator[Fault]:
+    """What is copied by rule, and only one side has.
+
+    Addresses, paths and names in angle brackets may be translated: one that stands for another is no fault.
+    """
+    ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
+    missing = [
+        text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)
+    ]
+    added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
+    for text in missing:
+        if _STRICT.match(text) or not any(_STRICT.match(other) is None for other in added):
+            yield Fault("tag", 0.95, f"missing: {text}")
+    for text in added:
+        if _STRICT.match(text):
+            yield Fault("tag", 0.95, f"not in the source: {text}")
+
+
+def _count(placeholder: str, text: str) -> int:
+    # Some tools of DocBook write &name; and &name-genitive; for one thing.
+    return text.count(placeholder[:-1] if placeholder[0] == "&" else placeholder)
+
+
+def _numbers(source: str, target: str) -> Iterator[Fault]:
+    source, target = map(without_placeholders, (source, target))
+    for number in dropped_numbers(source, target):
+        yield Fault("number", 0.8, f"missing: {number}")
+    for number in dropped_numbers(target, source):
+        yield Fault("number", 0.7, f"not in the source: {number}")
+
+
+def _quotes(source: str, target: str) -> Iterator[Fault]:
+    if len(_DOUBLE.findall(source)) > 1 and not _QUOTES.search(target):
+        yield Fault("quote", 0.7, "quotation marks are missing")
+
+
+def without_placeholders(text: str) -> str:
+    """The text with spaces in the places of what is copied by rule."""
+    for start, stop in placeholder_spans(text):
+        text = text[:start] + " " * (stop - start) + text[stop:]
+    return text
+
+
+def _identified(text: str) -> tuple[str, float] | None:
+    """The language of a text and its probability; None where py3langid is not installed."""
+    try:
+        code, probability = language_identifier().classify(text)
+    except ImportError:
+        return None
+    return str(code), float(probability)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, without placeholders, numbers and signs; characters of unspaced scripts."""
+    return [word.text for word in words_of(without_placeholders(text).casefold()) if word.text.isalpha()]
+
+
+def _alike(source: Sequence[str], target: Sequence[str]) -> bool:
+    return (Counter(source) & Counter(target)).total() >= _ALIKE * max(len(source), len(target), 1)
+
+
+def _dice(one: Iterable[str], other: Iterable[str]) -> float:
+    a, b = Counter(one), Counter(other)
+    return 2 * (a & b).total() / max(1, a.total() + b.total())
+
+
+def _script(text: str) -> str:
+    """The script of most letters of a text, in capitals, as Unicode names it; empty where there are none."""
+    counts = Counter(
+        unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha()
+    )
+    return max(counts, key=counts.__getitem__, default="") if counts else ""

@@ -1,0 +1,92 @@
+"""`contrastive` with language models: what they write is judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext, succeed
+from language_models.fake import Fake
+
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+
+WORDS = {
+    "The cat eats.": "Die Katze frisst.",
+    "The dog eats.": "Der Hund frisst.",
+    "It sleeps.": "Sie schläft.",
+}
+
+
+def example(number: int, animal: str, written: str, right: str) -> ContrastiveExample:
+    wrong = "Er" if right == "Sie" else "Sie"
+    candidates = tuple((f"{written} {right} ja.", f"{each} schläft.") for each in (right, wrong))
+    source = (f"The {animal} eats.", "It sleeps.")
+    return ContrastiveExample(f"e{number}", "pronoun", 1, source, candidates, 0, {}, f"d{number}")
+
+
+SUITE = ContrastiveSuite(
+    "pronouns",
+    "en",
+    "de",
+    (
+        example(0, "cat", "Die Katze frisst", "Sie"),
+        example(1, "dog", "Der Hund frisst", "Er"),
+        example(2, "dog", "Der Hund trinkt", "Er"),
+    ),
+)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.json"
+    write_suite(path, SUITE)
+    return path
+
+
+def described(folder: Path, fake: Fake, **more: Any) -> Path:
+    path = folder / "model.yaml"
+    settings = {"endpoint": fake.url, "model": "m", "source_language": "en", "target_language": "de"}
+    path.write_text(json.dumps({**settings, "retries": 0, **more}))
+    return path
+
+
+def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with Fake(WORDS) as fake:
+        path = described(tmp_path, fake)
+        shown = succeed("contrastive", path, suite, "--out", out).out
+        assert "judged by what the model writes, and not by candidates" in shown
+        assert "written by itself" in shown
+        asked = len(fake.requests)
+        figures = json.loads(succeed("contrastive", path, suite, "--json").out)
+        assert len(fake.requests) == asked  # all answers were there
+    assert figures == json.loads(out.read_text())
+    found = figures["pronouns"]
+    assert list(found) == ["generative"]
+    # "Sie" for cat and dog alike.
+    overall = found["generative"]["overall"]
+    assert (overall["right"], overall["wrong"], overall["total"]) == (1, 2, 3)
+    assert "reading:generative" in found["generative"]["signature"]
+    assert "untranslated:0" in found["generative"]["signature"]
+    # These are no decisions between candidates, and are not compared with any.
+    (tmp_path / "b.json").write_text(out.read_text())
+    mixed = cotext("compare-decisions", out, tmp_path / "b.json")
+    assert mixed.code == 2
+    assert "judged by generation" in mixed.err
+
+
+def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: Path) -> None:
+    with Fake(WORDS) as fake:
+        path = described(tmp_path, fake)
+        for option in (
+            *(("--device", "cpu"), ("--checkpoint", "3"), ("--shard", "1/2")),
+            *(("--controls",), ("--context", "none"), ("--tie", "first"), ("--score", "mean")),
+        ):
+            refused = cotext("contrastive", path, suite, *option, "--out", tmp_path / "o.json")
+            assert refused.code == 2
+            assert f"{option[0]} is not for language models" in refused.err
+        assert not fake.requests
+        assert "mode:sentence" in succeed("contrastive", path, suite, "--set", "mode=sentence").out
+    refused = cotext("cxmi", path, "--source", suite)
+    assert refused.code == 2
+    assert "no such run folder" in refused.err
