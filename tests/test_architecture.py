@@ -182,7 +182,6 @@ WIDE = {
     "cotext.files.translate_files.BlocksJob.__init__": 9,
     "cotext.layers.embedding.SentenceEmbedding.__init__": 9,
     "cotext.training.trainer.Trainer.__init__": 10,
-    "cotext.translation.document_state.OpenDocument.start": 9,
     "cotext.translation.translate_file.translate_file": 10,
     "cotext.translation.translate_file.CorpusJob.__init__": 10,
 }

@@ -40,7 +40,7 @@ from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
 from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide, names_of
+from cotext.translation.terms.terms import TermGuide
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at
@@ -290,8 +290,8 @@ def _tag_handling() -> Iterator[tuple[str, TagHandling]]:
 def _terms(glossary: Glossary, **options: Any) -> Callable[[str], object]:
     def subject(text: str) -> None:
         guide = TermGuide([[text, text[:100]]], glossary, copied=[[["a", "%s"], []]], **options)
-        guide.constraints(0, 0, {0: text})
-        guide.constraints(0, 1, {0: text})
+        guide.constraints(0, 0)
+        guide.constraints(0, 1)
 
     return subject
 
@@ -310,8 +310,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["detector of languages"] = lambda text: detect(text, ["de", "en", "ja"])
     glossary = Glossary.of({"a": "b", "a a": "b b", "! !": "x", "A. A": "c", "cat": ("Katze", "Kater")})
     found["glossary matcher"] = _terms(glossary)
-    found["glossary matcher, kept words, consistent"] = _terms(glossary, keep=("a", "1 1"), consistency=True)
-    found["names"] = names_of
+    found["glossary matcher, kept words"] = _terms(glossary, keep=("a", "1 1"))
     found["placeholders"] = placeholder_spans
     for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))

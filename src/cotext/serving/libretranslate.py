@@ -156,6 +156,7 @@ async def translate(request: Request) -> Response:
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,
+        alternatives=alternatives,
     )
     found = await translated(request, client, asked)
     answers = [each.text for each in found]
@@ -164,7 +165,8 @@ async def translate(request: Request) -> Response:
         told = [_told(each.source) for each in found]
         answer["detectedLanguage"] = told if is_list else told[0]
     if alternatives:
-        answer["alternatives"] = [[] for _ in texts] if is_list else []
+        others = [list(each.alternatives) for each in found]
+        answer["alternatives"] = others if is_list else others[0]
     return JSONResponse(answer)
 
 
@@ -179,7 +181,7 @@ def _texts(wanted: Fields, most: int) -> tuple[list[str], bool]:
 
 
 def _alternatives(wanted: Fields) -> int:
-    """How many are wanted; there is none to give, as search keeps its best hypothesis alone."""
+    """How many are wanted; there are fewer than the beam is wide."""
     value = wanted.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
     if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
