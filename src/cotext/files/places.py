@@ -44,19 +44,19 @@ class Decoded:
             ) from None
 
 
+def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
+    """The byte order mark, and the encoding that it says."""
+    return next((pair for pair in _BYTE_ORDER_MARKS if content.startswith(pair[0])), (b"", None))
+
+
 def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
     """The text of a file in UTF-8 or UTF-16 by its byte order mark, else in `encoding`.
 
     Raises:
         CotextError: another encoding, or one whose bytes would not come back.
     """
-    mark = b""
-    for mark, marked in _BYTE_ORDER_MARKS:
-        if content.startswith(mark):
-            encoding = marked
-            break
-    else:
-        mark = b""
+    mark, marked = marked_encoding(content)
+    encoding = marked or encoding
     try:
         if codecs.lookup(encoding).name in _NOT_OF_FILES:
             raise LookupError
