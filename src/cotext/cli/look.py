@@ -37,7 +37,7 @@ def schema(
     what: Annotated[Literal["recipe", "endpoint"], typer.Argument(help="recipe or endpoint.")],
 ) -> None:
     """Print a JSON Schema, with which an editor completes and checks recipes or endpoint files."""
-    from cotext.config.reference import recipe_schema
+    from cotext.config.recipe import recipe_schema
     from cotext.language_models.config import Endpoint
 
     typer.echo(as_json(recipe_schema() if what == "recipe" else Endpoint.model_json_schema()))

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
+from cotext.cli.adapt import adapt
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
@@ -105,6 +106,7 @@ def demo(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
+        "adapt": adapt,
         "prepare": prepare,
         "prepare-controlled": prepare_controlled,
         "train": train,

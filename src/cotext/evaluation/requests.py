@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.translation.requests import Decoding, RunOptions, Sharded
+from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
 
 if TYPE_CHECKING:
     from cotext.evaluation.metrics.comet import Comet
@@ -241,6 +241,28 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     def outputs(self) -> list[Path]:
         """The files that are written."""
         return [path for path in (self.out, self.csv, self.latex) if path is not None]
+
+
+class AdaptRequest(CorpusFormat, Device):
+    """A model to train further on a corpus; see `Adaptation`."""
+
+    model: Path = option("Run folder, or name of a model, to start from.", argument=True, is_run=True)
+    corpus: Sequence[Path] = option(
+        "A file with both languages (TMX, TSV, JSONL and others), or two files: source and target.",
+        argument=True,
+    )
+    out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
+    minutes: float = option(
+        "Time to train: processor time for each thread, without validation.", default=60.0, least=0.01
+    )
+    dev_documents: int = option("Documents to set aside for development.", default=20, least=1)
+    test_documents: int = option("Documents to set aside for the test.", default=20, least=2)
+    seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
+
+    def check(self) -> None:
+        """Raise CotextError for other than one or two files."""
+        if len(self.corpus) > 2:
+            raise CotextError(f"a corpus is one file or two, and {len(self.corpus)} are given")
 
 
 class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
