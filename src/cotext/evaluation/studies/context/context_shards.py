@@ -20,7 +20,7 @@ from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of
 
 
 class CorpusUseJob(Job[None]):

@@ -26,8 +26,7 @@ from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
-from cotext.translation.signature import translation_entries
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of, translation_entries
 
 
 class SuitesJob(Job[None]):
