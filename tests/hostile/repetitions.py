@@ -15,7 +15,6 @@ from typing import Any
 
 import test_docx
 import test_epub
-import test_odt
 import test_po
 import test_pptx
 
@@ -27,7 +26,7 @@ from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
 from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
-from cotext.files.po import PLACEHOLDERS
+from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
@@ -175,7 +174,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("html, in a script", "a.html", lambda text: f"<p>x</p><script>{text}")
     add("xhtml, in a paragraph", "a.xhtml", lambda text: f"<?xml version='1.0'?><p>x {text}</p>")
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
-    add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
@@ -314,7 +312,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["glossary matcher"] = _terms(glossary)
     found["glossary matcher, kept words"] = _terms(glossary, keep=("a", "1 1"))
     found["placeholders"] = placeholder_spans
-    for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
+    for pattern, flag in {grammar.pattern: flag for flag, grammar in GRAMMARS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))
     found["catalogue strings"] = partial(_string, Markers(None, "&_~"))
     found["elements placed in a translation"] = _projected

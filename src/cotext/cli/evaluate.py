@@ -11,6 +11,7 @@ from cotext.cli.messages import printable
 from cotext.cli.options import Json, as_json, counted, output, write_figures
 from cotext.evaluation.requests import (
     ComparisonRequest,
+    CtxproRequest,
     EvaluationRequest,
     LeaderboardRequest,
     MbrRequest,
@@ -45,6 +46,14 @@ def evaluate(request: EvaluationRequest, json: Json = False) -> None:
 
     with _comet_progress(request.comet) as on_comet:
         found = evaluate_files(request, on_comet)
+    typer.echo(as_json(found.as_dict()) if json else found.render())
+
+
+def evaluate_ctxpro(request: CtxproRequest, json: Json = False) -> None:
+    """Score translations of a ctxPro suite: how often the expected form is in them."""
+    from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro as measure
+
+    found = measure(request)
     typer.echo(as_json(found.as_dict()) if json else found.render())
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
+from cotext.cli.adapt import adapt
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
@@ -20,6 +21,7 @@ from cotext.cli.evaluate import (
     compare,
     compare_decisions,
     evaluate,
+    evaluate_ctxpro,
     leaderboard,
     mbr,
     profile,
@@ -104,6 +106,7 @@ def demo(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
+        "adapt": adapt,
         "prepare": prepare,
         "prepare-controlled": prepare_controlled,
         "train": train,
@@ -122,6 +125,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Score translations": {
         "evaluate": evaluate,
+        "evaluate-ctxpro": evaluate_ctxpro,
         "compare-decisions": compare_decisions,
         "compare": compare,
         "leaderboard": leaderboard,

@@ -28,7 +28,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed, render_rows
 
 # A document whose lines are kept is in doubt where they share less than this of what the best cuts share.
-# Of lines that belong together none ever was, however poor the translation (docs/results.md).
+# Of lines that belong together none ever was, however poor the translation (docs/results/scores.md).
 LEAST_SHARED: Final = 0.95
 Realigned = Literal["unequal", "all"]  # which documents: with other numbers of sentences, or every one
 _SHOWN: Final = 20  # documents of a system in a table
