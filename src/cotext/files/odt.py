@@ -12,6 +12,7 @@ from cotext.files.archive import Archive
 from cotext.files.parts import ElementText, PartReader, PartsFile, Slot, Slots, TreePart
 from cotext.files.runs import Paragraph
 from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import substituted
 from cotext.runtime.xml import local_name, parse
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _identity(node: "etree._Element") -> str:
 
 def _text(text: str | None) -> Iterator[Atom]:
     if text:
-        yield Atom("text", text=_SPACES.sub(" ", text))
+        yield Atom("text", text=substituted(_SPACES, " ", text))
 
 
 def _append(holder: "etree._Element", last: "etree._Element | None", texts: list[str]) -> None:
