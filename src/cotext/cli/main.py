@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
+from cotext.cli.align import align
 from cotext.cli.analysis import attention, context, cxmi, probe, speed, windows
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
@@ -103,6 +104,7 @@ def demo(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
+        "align": align,
         "prepare": prepare,
         "prepare-controlled": prepare_controlled,
         "train": train,

@@ -23,6 +23,7 @@ SHORT_GAP: Final = 2  # sentences of a side that may be missing within a documen
 WINDOW: Final = 5  # beads whose words are judged together
 USUAL_SHARE: Final = 0.1  # of the usual evidence of a bead, below which it is doubtful
 LEAST_EVIDENCE: Final = 0.3  # nats of the median bead; below, the corpus is too small for a lexicon
+MOST_BY_LENGTHS: Final = 30  # source sentences of such a corpus; of more, words should say something
 COVERED: Final = 0.75  # sentences of either side that lengths alone have to align
 SHOWN: Final = 10
 EMPTY: Final = "one side is empty"
@@ -34,7 +35,7 @@ ALONE: Final = "no document of this name on the other side"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch that was dropped or cut out; sentences from 1, first and last, empty where a side has none."""
+    """A stretch that was dropped or cut out; first and last sentence of each side, counted from 1."""
 
     document: str
     source: tuple[int, ...]
@@ -61,7 +62,7 @@ class AlignedCorpus:
     """
 
     documents: list[ParallelDocument] = field(default_factory=list)
-    beads: Counter[str] = field(default_factory=Counter)
+    beads: dict[str, int] = field(default_factory=dict)
     sentences: tuple[int, int] = (0, 0)
     gaps: list[Gap] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -70,17 +71,22 @@ class AlignedCorpus:
     def render(self) -> str:
         """The counts, and the first places of each kind."""
         kinds = ", ".join(f"{kind}: {count:,}" for kind, count in sorted(self.beads.items()))
-        lines = [
-            f"{sum(self.beads.values()):,} pairs ({kinds}) of {self.sentences[0]:,} source and "
-            f"{self.sentences[1]:,} target sentences, in {len(self.documents):,} documents"
-        ]
+        lines = []
+        if self.documents:
+            lines.append(
+                f"{sum(self.beads.values()):,} pairs ({kinds}) of {self.sentences[0]:,} source and "
+                f"{self.sentences[1]:,} target sentences, in {len(self.documents):,} documents"
+            )
         dropped, cut = ([gap for gap in self.gaps if gap.cut == is_cut] for is_cut in (False, True))
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         for what, places in (
             ("short stretches without counterpart, dropped", dropped),
             ("stretches where the document was cut", cut),
             ("documents left out", left_out),
-            ("documents too short for a lexicon, aligned by lengths alone: look through them", self.by_lengths),
+            (
+                "documents too short for a lexicon, aligned by lengths alone: look through them",
+                self.by_lengths,
+            ),
         ):
             if places:
                 lines.append(f"{what}: {len(places):,}")
@@ -103,13 +109,16 @@ def align_corpus(
             kept.append((source, target))
     alignments = align_documents([(s.sentences, t.sentences) for s, t in kept], probabilities) if kept else []
     both = [e for each in alignments for e, bead in zip(each.evidence, each.beads, strict=True) if all(bead)]
-    usual = float(np.median(both or [0.0]))
+    usual, total = float(np.median(both or [0.0])), sum(len(source) for source, _ in kept)
     for (source, target), alignment in zip(kept, alignments, strict=True):
         sizes = len(source), len(target)
         doubtful = _doubtful(alignment, USUAL_SHARE * usual)
+        judged = [e for e, bead in zip(alignment.evidence, alignment.beads, strict=True) if all(bead)]
+        if not judged or np.mean(judged) < USUAL_SHARE * usual:
+            doubtful = [True] * len(doubtful)
         if usual < LEAST_EVIDENCE:
             covered = [sum(len(bead[side]) for bead in alignment.beads if all(bead)) for side in (0, 1)]
-            if min(np.divide(covered, sizes)) < COVERED:
+            if total > MOST_BY_LENGTHS or min(np.divide(covered, sizes)) < COVERED:
                 doubtful = [True] * len(doubtful)
             else:
                 doubtful = [False] * len(doubtful)
@@ -153,7 +162,8 @@ def _add(
                 for side, numbers, code in zip(sides, bead, codes, strict=True)
             )
             runs[-1].append((source, target))
-            corpus.beads["-".join(str(len(numbers)) for numbers in bead)] += 1
+            kind = "-".join(str(len(numbers)) for numbers in bead)
+            corpus.beads[kind] = corpus.beads.get(kind, 0) + 1
     corpus.documents += pieces_of(sides[0].id, [run for run in runs if run])
 
 
@@ -168,7 +178,10 @@ def _doubtful(alignment: Alignment, least: float) -> list[bool]:
 
 def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
     """Why documents are left out before they are aligned; empty where they are not."""
-    words = [[Counter(w for s in side.sentences for w in word_texts(s.lower())) for side in both] for both in documents]
+    words = [
+        [Counter(word for each in side.sentences for word in word_texts(each.lower())) for side in both]
+        for both in documents
+    ]
     totals = [sum((each[side] for each in words), Counter[str]()) for side in (0, 1)]
     reasons = []
     for (source, target), (of_source, of_target) in zip(documents, words, strict=True):

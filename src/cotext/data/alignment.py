@@ -16,7 +16,6 @@ only a band of W of them is searched, from `low[i]` on.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -166,7 +165,9 @@ class Vocabulary:
         words = [dict.fromkeys(w[:STEM] for w in word_texts(each.lower())) for each in sentences]
         ids = [[self._ids.setdefault(word, len(self._ids)) for word in each] for each in words]
         lengths = np.array([*map(len, sentences)], np.float32)
-        return Side(lengths, np.array([i for each in ids for i in each], np.int64), np.cumsum([0, *map(len, ids)]))
+        return Side(
+            lengths, np.array([i for each in ids for i in each], np.int64), np.cumsum([0, *map(len, ids)])
+        )
 
 
 # --- What lengths and words say of a bead: log likelihood ratios.
@@ -203,12 +204,14 @@ class Lengths:
 
     def _alone(self, t: Floats) -> Floats:
         logs = np.log1p(t)
-        return -(((logs - self.mean) / self.deviation) ** 2) / 2 - logs - math.log(self.deviation)
+        density: Floats = -(((logs - self.mean) / self.deviation) ** 2) / 2 - logs - math.log(self.deviation)
+        return density
 
     def _ratio(self, expected: Floats, t: Floats, alone: Floats) -> Floats:
         variance = VARIANCE * np.maximum(5, (expected + t) / 2)
         together = -((t - expected) ** 2) / (2 * variance) - np.log(variance) / 2
-        return np.logaddexp(math.log(1 - OUTLIERS) + together - alone, math.log(OUTLIERS))
+        ratio: Floats = np.logaddexp(math.log(1 - OUTLIERS) + together - alone, math.log(OUTLIERS))
+        return ratio
 
 
 class Words:
@@ -219,47 +222,40 @@ class Words:
     """
 
     def __init__(self, pairs: Sequence[tuple[Ints, Ints]], vocabulary: int) -> None:
-        sides = [list(both) for both in zip(*pairs, strict=True)] or [[], []]
-        given, counts = (np.bincount(np.concatenate([*side, _NONE]), minlength=vocabulary) for side in sides)
-        source, target = (
-            [ids[seen[ids] > 1] for ids in side] for side, seen in zip(sides, (given, counts), strict=True)
-        )
-        rows = [np.repeat(s, len(t)) for s, t in zip(source, target, strict=True)]
-        columns = [np.tile(t, len(s)) for s, t in zip(source, target, strict=True)]
-        # The word that each cell may explain, counted over all pairs.
-        first = accumulate((len(t) for t in target), initial=0)
-        explains = [np.tile(np.arange(len(t)), len(s)) + at for s, t, at in zip(source, target, first, strict=False)]
-        cells = np.concatenate([*rows, _NONE]) * vocabulary + np.concatenate([*columns, _NONE])
+        source, given, sizes = _frequent([s for s, _ in pairs], vocabulary)
+        target, counts, targets = _frequent([t for _, t in pairs], vocabulary)
+        # A cell: the place of a target word, and a word of its pair that may explain it.
+        pair = np.repeat(np.arange(len(pairs)), targets)
+        place = np.repeat(np.arange(len(target)), sizes[pair])
+        cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
-        own, theirs, explained = entries // vocabulary, entries % vocabulary, np.concatenate([*explains, _NONE])
+        own, theirs = entries // vocabulary, entries % vocabulary
         probability = np.ones(len(entries))
         for _ in range(_ROUNDS):
             weights = probability[entry]
-            # A word without a source stands among the sources.
-            sums = np.bincount(explained, weights)
-            expected = np.bincount(entry, weights / sums[explained], minlength=len(entries))
+            weights /= np.bincount(place, weights, minlength=len(target))[place]
+            expected = np.bincount(entry, weights, minlength=len(entries))
             probability = expected / np.bincount(own, expected, minlength=vocabulary)[own]
-        left = np.maximum(0, probability - DISCOUNT / given[own])
-        kept = left > 0
-        self._columns, self._values = theirs[kept], left[kept].astype(np.float32)
-        self._starts = np.cumsum([0, *np.bincount(own[kept], minlength=vocabulary)])
-        self._same = (2 * SAME / (given + 2.0)).astype(np.float32)
+        values = np.maximum(0, probability - DISCOUNT / given[own]).astype(np.float32)
+        self._same = (2 * SAME / (given + 2)).astype(np.float32)
         self._frequency = (np.maximum(counts, 1) / max(1, counts.sum())).astype(np.float32)
-        # How often a word is explained, by expectation and maximisation; seldom seen words are less certain.
-        words = np.concatenate([*target, _NONE])
-        sizes = np.concatenate([*(np.full(len(t), max(1, len(s))) for s, t in zip(source, target, strict=True)), _NONE])
-        explaining = left[entry] + np.where(own == theirs, self._same[own], 0)[entry]
-        likelier = np.bincount(explained, explaining, minlength=len(words)) / sizes / self._frequency[words]
-        share = np.where(given > 0, EXPLAINED / 3, 0)  # of a word seen once
-        seen = np.full(vocabulary, EXPLAINED)
+        explained = (values + np.where(own == theirs, self._same[own], 0))[entry]
+        likelier = np.bincount(place, explained, minlength=len(target)) / np.maximum(1, sizes[pair])
+        likelier /= self._frequency[target]
+        # How often a word is explained, by expectation and maximisation: less surely the fewer it was seen.
+        share = np.full(vocabulary, EXPLAINED)
         for _ in range(_ROUNDS):
-            by = seen[words] * likelier
-            seen = np.bincount(words, by / (by + 1 - seen[words]), minlength=vocabulary) / (counts + 2)
-        self._share = np.where(counts > 1, np.minimum(seen, EXPLAINED), share).astype(np.float32)
-        self._place = np.full(vocabulary, -1, np.int64)
+            by = share[target] * likelier
+            share = np.bincount(target, by / (by + 1 - share[target]), minlength=vocabulary) / (counts + 2)
+        once = np.where(given > 0, EXPLAINED / 3, 0)
+        self._share = np.where(counts > 1, np.minimum(share, EXPLAINED), once).astype(np.float32)
+        kept = values > 0
+        own, self._columns, self._values = own[kept], theirs[kept], values[kept]
+        self._starts = np.cumsum([0, *np.bincount(own, minlength=vocabulary)])
         self.likeliest = np.arange(vocabulary)
         order = np.argsort(self._values, kind="stable")
-        self.likeliest[own[kept][order]] = self._columns[order]
+        self.likeliest[own[order]] = self._columns[order]
+        self._place = np.full(vocabulary, -1, np.int64)
 
     def scores(self, given: Side, other: Side) -> tuple[Floats, Floats]:
         """Of every sentence of one side beside every sentence of the other, and of two in a row beside it."""
@@ -274,7 +270,8 @@ class Words:
 
         def ratios(explained: Floats, sizes: Floats) -> Floats:
             likelier = explained / np.maximum(sizes, 1) / frequency
-            return np.log(1 - share + share * np.minimum(likelier, MOST_LIKELIER)) @ of_others
+            logs: Floats = np.log(1 - share + share * np.minimum(likelier, MOST_LIKELIER))
+            return logs @ of_others
 
         joined = ratios(explained[1:] + explained[:-1], sizes[1:] + sizes[:-1])
         return ratios(explained, sizes), joined
@@ -283,7 +280,7 @@ class Words:
         self._place[theirs] = np.arange(len(theirs))
         sizes = self._starts[own + 1] - self._starts[own]
         rows = np.repeat(np.arange(len(own)), sizes)
-        at = np.repeat(self._starts[own] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        at = _stretches(self._starts[own], sizes)
         columns = self._place[self._columns[at]]
         table = np.zeros((len(own), len(theirs)), np.float32)
         there = columns >= 0
@@ -296,6 +293,20 @@ class Words:
 
 
 _NONE: Final = np.zeros(0, np.int64)
+
+
+def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, Ints]:
+    """The words that more than one sentence has, in a row; how many have each word; sizes of sentences."""
+    words = np.concatenate([*sentences, _NONE])
+    sentence = np.repeat(np.arange(len(sentences)), [*map(len, sentences)])
+    counts = np.bincount(words, minlength=vocabulary)
+    kept = counts[words] > 1
+    return words[kept], counts, np.bincount(sentence[kept], minlength=len(sentences))
+
+
+def _stretches(starts: Ints, sizes: Ints) -> Ints:
+    """Indices of stretches, one after the other."""
+    return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
 def _incidence(index: Ints, bounds: Ints, size: int) -> Floats:
@@ -532,9 +543,7 @@ class NearScores:
         for of_source, of_target in path:
             at += len(of_source)
             low, high = max(0, at - len(of_source) - NEAR), min(len(source), at + NEAR)
-            cells += [
-                (i, k, j) for j in of_target for k in (1, 2) for i in range(low, high - k + 1)
-            ]
+            cells += [(i, k, j) for j in of_target for k in (1, 2) for i in range(low, high - k + 1)]
         texts = [(" ".join(source[i : i + k]), target[j]) for i, k, j in cells]
         by_target: dict[int, list[tuple[tuple[int, int, int], float]]] = {}
         for cell, score in zip(cells, probabilities(texts), strict=True):
@@ -556,7 +565,7 @@ class NearScores:
 
     def evidence(self, path: Sequence[Bead]) -> Floats:
         """Of every bead; 0 where a sentence stands alone."""
-        return np.array(
-            [sum(self.found.get((i[0], len(i), each), -MOST_NEAR) for each in j) if i else 0.0 for i, j in path],
-            np.float32,
-        )
+        found = [
+            sum(self.found.get((i[0], len(i), each), -MOST_NEAR) for each in j) if i else 0.0 for i, j in path
+        ]
+        return np.array(found, np.float32)

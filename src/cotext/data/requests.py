@@ -58,6 +58,31 @@ class SentenceSplitting(Request):
         return Splitting(read, self.splitter or BY_RULES)
 
 
+class AlignmentRequest(SentenceSplitting):
+    """Documents and their translations whose sentences are aligned; see `cotext.data.aligned_corpus`."""
+
+    source: Sequence[Path] = option(
+        "Source document (text or any file that `translate` reads), or a folder; may be repeated."
+    )
+    target: Sequence[Path] = option(
+        "Its translation. Several documents are paired by their names without endings and languages."
+    )
+    out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
+    run: Path | None = option("Run whose scores decide as well.", default=None)
+    source_language: str | None = option("Language code. Default: by the file names.", default=None)
+    target_language: str | None = option("Language code. Default: by the file names.", default=None)
+
+    def check(self) -> None:
+        """Raise CotextError where the output is no corpus of two languages."""
+        if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
+            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
+
+    @property
+    def format(self) -> str:
+        """The format of the output, by its name."""
+        return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
+
+
 class TrainingCorpus(SentenceSplitting, CorpusFormat):
     """A training corpus in files, and how it is read."""
 
