@@ -64,22 +64,24 @@ def changed(document: ParallelDocument, kinds: set[str], generator: random.Rando
 
 
 def row(name: str, made: list[Changed], languages: tuple[str, str]) -> tuple[str, ...]:
-    sides = [
-        (Document(f"{n}", tuple(s)), Document(f"{n}", tuple(t))) for n, (s, t, _) in enumerate(made)
-    ]
+    sides = [(Document(f"{n}", tuple(s)), Document(f"{n}", tuple(t))) for n, (s, t, _) in enumerate(made)]
     begun = time.process_time()
     corpus = align_corpus(sides, languages_of_names(*map(Path, languages)))
     seconds = time.process_time() - begun
-    found = Counter(
-        pair for each in corpus.documents for pair in zip(each.source, each.target, strict=True)
-    )
+    found = Counter(pair for each in corpus.documents for pair in zip(each.source, each.target, strict=True))
     true = Counter((" ".join(s.split()), " ".join(t.split())) for _, _, pairs in made for s, t in pairs)
     found = Counter({(" ".join(s.split()), " ".join(t.split())): n for (s, t), n in found.items()})
     right = (found & true).total()
     shares = right / max(1, found.total()), right / max(1, true.total())
     f1 = 2 * right / max(1, found.total() + true.total())
     sizes = sum(len(s) for s, _ in sides), len(corpus.left_out), sum(gap.cut for gap in corpus.gaps)
-    return name, f"{sizes[0]:,}", *(f"{each:.3f}" for each in (*shares, f1)), *map(str, sizes[1:]), f"{seconds:.1f}"
+    return (
+        name,
+        f"{sizes[0]:,}",
+        *(f"{each:.3f}" for each in (*shares, f1)),
+        *map(str, sizes[1:]),
+        f"{seconds:.1f}",
+    )
 
 
 def main() -> None:
@@ -102,7 +104,11 @@ def main() -> None:
         rows.append(row(", ".join(sorted(chosen)), made, names))
     if not given.joined:
         wrong = [
-            (s, made[(n + 8) % len(made)][1], []) if n % 8 == 0 else (t, s, []) if n % 30 == 1 else (s, t, pairs)
+            (s, made[(n + 8) % len(made)][1], [])
+            if n % 8 == 0
+            else (t, s, [])
+            if n % 30 == 1
+            else (s, t, pairs)
             for n, (s, t, pairs) in enumerate(made)
         ]
         rows.append(row("and false documents", wrong, names))

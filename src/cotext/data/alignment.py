@@ -204,8 +204,8 @@ class Lengths:
 
     def _alone(self, t: Floats) -> Floats:
         logs = np.log1p(t)
-        density: Floats = -(((logs - self.mean) / self.deviation) ** 2) / 2 - logs - math.log(self.deviation)
-        return density
+        density = -(((logs - self.mean) / self.deviation) ** 2) / 2 - logs - math.log(self.deviation)
+        return density.astype(np.float32)
 
     def _ratio(self, expected: Floats, t: Floats, alone: Floats) -> Floats:
         variance = VARIANCE * np.maximum(5, (expected + t) / 2)
@@ -339,7 +339,8 @@ class Lexicon:
         found[0] = one + back
         found[1, :, 1:] = one[:, 1:] + one[:, :-1] + two_targets
         found[2, 1:] = two_sources + back[1:] + back[:-1]
-        return found / 2
+        found /= 2
+        return found
 
     def evidence(self, source: Side, target: Side, path: Sequence[Bead]) -> Floats:
         """Of every bead; 0 where a sentence stands alone."""
