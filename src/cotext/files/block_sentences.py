@@ -11,9 +11,9 @@ from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.runtime.reading import substituted
 
 Span = tuple[int, int]  # of characters: first, and one behind the last
-from cotext.runtime.reading import substituted
 
 # --- The pieces of a block by sentence, and a block of the pieces of its sentences.
 #
