@@ -11,7 +11,9 @@ from importlib.metadata import packages_distributions
 from test_architecture import ROOT, tree
 
 # Rooms that a plain installation need not import, with the extra that they stand on.
-EXTRAS = {"serving": "serve"}
+EXTRAS = {"serving": "serve", "training": "train"}
+# Modules of other rooms that are imported only where their package is needed.
+LATE = {"data/store.py": "pyarrow", "evaluation/studies/plots.py": "matplotlib"}
 # Installed by themselves, as the pages say that name them: their own requirements do not go with Cotext's.
 APART = {"unbabel-comet", "wtpsplit-lite"}
 DISTRIBUTIONS = {"comet": "unbabel-comet"}  # of modules that need not be installed where tests run
@@ -76,6 +78,8 @@ def others() -> dict[tuple[str, str, bool], str]:
         room = path.relative_to(ROOT).parts[0]
         for name, at_once in imported(tree(path)):
             top = name.partition(".")[0]
+            if LATE.get(path.relative_to(ROOT).as_posix()) == top:
+                continue
             if top != "cotext" and top not in sys.stdlib_module_names:
                 found.setdefault((room, top, at_once), str(path))
     return found

@@ -20,10 +20,9 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.runtime.integrity import unsealed
 from cotext.training import resume as training_state
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
-from cotext.training.trainer import TIMING, Trainer
+from cotext.training.trainer import TIMING, Trainer, TrainingCallbacks
 
 WORDS = {
     "the": "die", "cat": "katze", "dog": "hund", "bird": "vogel", "fish": "fisch", "sees": "sieht",

@@ -65,13 +65,9 @@ class Asked:
     def __init__(self, wanted: Mapping[tuple[int, int], Sequence[str]]) -> None:
         self._wanted = wanted
 
-    def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
+    def constraints(self, document: int, sentence: int) -> SentenceConstraints:
         """As `Guide.constraints`."""
         return SentenceConstraints(tuple((word,) for word in self._wanted[document, sentence]))
-
-    def awaits(self, document: int, sentence: int) -> tuple[int, ...]:
-        """As `Guide.awaits`."""
-        return ()
 
 
 def swapped(texts: Texts, words: Mapping[str, str]) -> Texts:
@@ -155,7 +151,7 @@ def measured(translator: DocumentTranslator, task: Task) -> tuple[str, ...]:
     for d, of_document in enumerate(task.references):
         for s, reference in enumerate(of_document):
             text = found[d].document.sentences[s]
-            wanted = task.guide.constraints(d, s, {}) if task.guide else SentenceConstraints()
+            wanted = task.guide.constraints(d, s) if task.guide else SentenceConstraints()
             asked += len(wanted.required) + len(wanted.copied)
             met += sum(any(occurrences(text, each)) for each in wanted.required)
             met += sum(sum(1 for _ in occurrences(text, [own])) == 1 for own in wanted.copied)

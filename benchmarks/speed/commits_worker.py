@@ -14,7 +14,7 @@ from typing import Any
 
 try:
     from cotext.config.recipe import load_config
-    from cotext.training.callbacks import TrainingCallbacks as Reports
+    from cotext.training.run import TrainingCallbacks as Reports
     from cotext.training.run import train
 except ImportError:  # before modules had rooms
     from cotext.runs import train

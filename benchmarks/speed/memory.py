@@ -14,8 +14,8 @@ from benchmarks.speed.harness import PeakMemory, in_child, load, table
 from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
+from cotext.training.trainer import TrainingCallbacks
 
 DOCUMENTS = 10_000
 FACTOR = 8

@@ -1,5 +1,6 @@
 """Recipes, sizes and overrides become one closed configuration, or one clear message."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from cotext.config.recipe import (
     load_config,
     parse_config,
 )
-from cotext.config.reference import reference
 from cotext.config.sizes import SIZES
 from cotext.config.training import TrainConfig
 from cotext.data.build import build_view, further_symbols, special_symbols
@@ -231,7 +231,8 @@ def test_differences_name_key_and_values() -> None:
 
 
 def test_the_reference_covers_every_key() -> None:
-    entries = {key: (kind, default) for key, kind, default, *_ in reference()}
+    maker = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "make_recipes.py"))
+    entries = {key: (kind, default) for key, kind, default, *_ in maker["reference"]()}
     assert entries["train.adam_betas"] == ("float, float", (0.9, 0.98))
     assert entries["model.shift"] == ("int | corpus | sequence, at most 10,000", "corpus")
     assert {key.split(".")[1] for key in entries if key.startswith("train.")} == set(TrainConfig.model_fields)

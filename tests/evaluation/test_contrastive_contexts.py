@@ -15,6 +15,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import contrastive_suites
 from cotext.data.documents import Document, ParallelDocument
 from cotext.evaluation.metrics.contrastive import CONTEXTS, ContrastiveReport, Readings
+from cotext.evaluation.requests import SuiteRules
 from cotext.evaluation.studies.context.context_use import excerpts
 from cotext.evaluation.studies.contrastive import contrastive as module
 from cotext.evaluation.studies.contrastive.contrastive import (
@@ -34,6 +35,7 @@ EXAMPLES = tuple(
     for n, c in enumerate(CHOICES)
 )
 SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
+CONTROLS = SuiteRules(controls=True)
 
 
 @pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
@@ -56,7 +58,7 @@ def test_without_context_is_every_sentence_alone(view: str) -> None:
 
 def test_the_true_context_is_scored_as_without_controls() -> None:
     t = translator(VIEWS["window"])
-    with_controls, without = run_suite(t, SUITE, controls=True), run_suite(t, SUITE)
+    with_controls, without = run_suite(t, SUITE, CONTROLS), run_suite(t, SUITE)
     assert with_controls.decisions == without.decisions
     assert without.readings is None
     assert with_controls.readings is not None
@@ -132,7 +134,7 @@ def test_chosen_excerpts_are_those_of_all() -> None:
 def test_a_suite_of_one_document_has_no_foreign_context() -> None:
     single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
     with pytest.raises(CotextError, match="all examples are of one document"):
-        run_suite(translator(VIEWS["window"]), single, controls=True)
+        run_suite(translator(VIEWS["window"]), single, CONTROLS)
     assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
 
 
@@ -241,7 +243,7 @@ def suite_of_nouns() -> ContrastiveSuite:
 def judged(rule: Rule) -> tuple[ContrastiveReport, Evidence]:
     suite = suite_of_nouns()
     assert not isinstance(rule, DocumentTranslator)
-    report = run_suite(rule, suite, controls=True)  # type: ignore[arg-type]
+    report = run_suite(rule, suite, CONTROLS)  # type: ignore[arg-type]
     assert isinstance(report.readings, Readings)
     (found,) = corrected([weigh(group, report.readings) for group in groups_of(suite)])
     return report, found
@@ -341,14 +343,14 @@ def test_shuffled_and_irrelevant_contexts_by_hand(monkeypatch: pytest.MonkeyPatc
 
 def test_accuracy_in_another_context_says_so() -> None:
     t = translator(VIEWS["window"])
-    report = run_suite(t, SUITE, recipe={"model": "m"}, context="none")
+    report = run_suite(t, SUITE, SuiteRules(context="none"), {"model": "m"})
     assert "context:none" in report.signature
-    controls = run_suite(t, SUITE, controls=True).readings
+    controls = run_suite(t, SUITE, CONTROLS).readings
     assert controls is not None
     assert [each.right for each in report.decisions] == list(controls.by_context["none"].right.values())
     assert "context:" not in run_suite(t, SUITE).signature
     with pytest.raises(CotextError, match="reads each row by itself"):
-        run_suite(t, SUITE, context="global")
+        run_suite(t, SUITE, SuiteRules(context="global"))
 
 
 def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context() -> None:
@@ -364,7 +366,7 @@ def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context
         )
 
     with pytest.raises(CotextError, match="'long' has no sentence there; give it more context"):
-        run_suite(docflat(4), LONG, context="global")
+        run_suite(docflat(4), LONG, SuiteRules(context="global"))
     # One sentence beyond the window is enough, and one example.
     few = replace(
         LONG.examples[0],
@@ -373,4 +375,4 @@ def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context
         id="few",
     )
     mixed = replace(LONG, examples=(few, *LONG.examples))
-    assert "context:global" in run_suite(docflat(3), mixed, context="global").signature
+    assert "context:global" in run_suite(docflat(3), mixed, SuiteRules(context="global")).signature

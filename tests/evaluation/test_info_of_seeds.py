@@ -1,7 +1,6 @@
 """What `cotext info` says of runs of several seeds, and commands that take one run."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -35,15 +34,7 @@ def summary(folder: Path) -> SeedsSummary:
     return found
 
 
-def rows_of_table(shown: str) -> dict[str, list[str]]:
-    """Cells of the table by seed."""
-    head, *lines = shown[shown.index("\nseed  training") :].strip("\n").split("\n\n")[0].splitlines()
-    assert re.split("  +", head)[6:9] == ["at update", "final loss", "final BLEU"]
-    cells = [re.split("  +", line) for line in lines]
-    return {row[0]: row[1:] for row in cells}
-
-
-def test_what_seeds_share_is_told_once_and_each_has_its_line(trained: Path) -> None:
+def test_every_seed_is_described(trained: Path) -> None:
     found = json.loads(succeed("info", trained, "--json").out)
     assert (found["format"], found["seeds"], found["problems"]) == ("cotext-seeds", [2, 10], [])
     alone = {seed: run_info(trained / f"seed-{seed}") for seed in (2, 10)}
@@ -51,40 +42,15 @@ def test_what_seeds_share_is_told_once_and_each_has_its_line(trained: Path) -> N
     assert found["bytes"] == sum(path.stat().st_size for path in trained.rglob("*") if path.is_file())
     shown = succeed("info", trained).out
     assert shown.startswith(f"{trained}: runs of the seeds 2 and 10\n")
-    for once in ("  recipe  ", "  parameters  ", "  tokenizer  ", "  signature  "):
-        assert shown.count(once) == 1
     assert "problem" not in shown
-    table = rows_of_table(shown)
-    assert list(table) == ["2", "10"]
-    for seed, run in alone.items():
-        best, final = run.facts["training"]["best_loss"], run.facts["training"]["final"]
-        cells = table[str(seed)]
-        assert cells[:4] == ["finished", "6", f"{best['value']:.4g}", str(best["update"])]
-        assert cells[6] == f"{final['loss']:.4g}"
-    assert table["2"][2] != table["10"][2]
-
-
-def test_what_differs_is_told_by_seed(copy: Path) -> None:
-    """Seed 2 has lost its last report and its last checkpoint, seed 10 has everything."""
-    journal = copy / "seed-2" / "metrics.jsonl"
-    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
-    shutil.rmtree(copy / "seed-2" / "checkpoints" / "00000006")
-    shown = succeed("info", copy).out
-    table = rows_of_table(shown)
-    assert (table["2"][0], table["2"][6:8], table["10"][0]) == ("not finished", ["-", "-"], "finished")
-    _, own = shown.split("\nseed 2\n")
-    mine, others = own.split("\nseed 10\n")
-    assert "checkpoints   3; " in mine
-    assert "checkpoints   3, 6; " in others
-    assert "recipe" not in own
+    assert all(run.render() in shown for run in alone.values())
 
 
 def test_a_run_that_was_just_begun_does_not_hide_the_others(copy: Path) -> None:
     (copy / "seed-7").mkdir()
     shown = succeed("info", copy).out
-    assert rows_of_table(shown)["7"][:4] == ["not known", "-", "-", "-"]
-    assert shown.count("  recipe  ") == 1
-    assert "no model yet" in shown.split("\nseed 7\n")[1]
+    assert shown.count("  recipe  ") == 2
+    assert "no model yet" in shown
     shutil.rmtree(copy / "seed-2")
     shutil.rmtree(copy / "seed-10")
     shown = succeed("info", copy).out

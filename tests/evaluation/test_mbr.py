@@ -1,9 +1,5 @@
 """Minimum Bayes risk: counts and scores are sacrebleu's, choices those of the definition."""
 
-import itertools
-import random
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidate, Candidates
-from cotext.evaluation.metrics.mbr import DocumentRisk, Pool, decide_sentences, pair_utilities, pooled
+from cotext.evaluation.metrics.mbr import Pool, decide_sentences, pair_utilities, pooled
 from cotext.evaluation.statistics.sufficient_statistics import pair_counts, shared, sum_scorer
 from cotext.runtime.errors import CotextError
 
@@ -96,95 +92,6 @@ def test_unknown_log_probabilities_cannot_weigh() -> None:
     with pytest.raises(CotextError, match="--probabilities uniform"):
         pooled([unknown], "scores", 1.0)
     assert pooled([unknown[:1]], "scores", 1.0).probability.tolist() == [[1.0]]
-
-
-def random_pools(seed: int, sentences: int, size: int, systems: int) -> list[Pool]:
-    generator = random.Random(seed)
-
-    def text() -> str:
-        return " ".join(generator.choices(WORDS, k=generator.randint(1, 7)))
-
-    found = []
-    for _ in range(sentences):
-        every = [text() for _ in range(size)]
-        of_systems = [
-            lists(*((t, -float(k)) for k, t in enumerate(dict.fromkeys(generator.sample(every, size)))))
-            for _ in range(systems)
-        ]
-        found.append(pooled(of_systems, "uniform", 1.0))
-    return found
-
-
-def risk(name: str, samples: int = 20, seed: int = 1) -> DocumentRisk:
-    metric = METRICS[name]()
-    return DocumentRisk(pair_counts(metric), sum_scorer(metric), samples, seed)
-
-
-def document_score(name: str, hypothesis: Sequence[str], reference: Sequence[str]) -> float:
-    return float(METRICS[name]().corpus_score(list(hypothesis), [list(reference)]).score)
-
-
-def expected(
-    name: str, pools: Sequence[Pool], choice: Sequence[int], references: Sequence[Sequence[str]]
-) -> float:
-    hypothesis = [pool.texts[k] for pool, k in zip(pools, choice, strict=True)]
-    return float(np.mean([document_score(name, hypothesis, reference) for reference in references]))
-
-
-@pytest.mark.parametrize("name", ["chrf", "bleu"])
-def test_documents_of_systems_are_chosen_as_by_trying_everything(name: str) -> None:
-    """Documents scored by sacrebleu, for every combination; ascent stops where no single change helps."""
-    best = 0
-    for seed in range(4):
-        generator = random.Random(seed)
-        outputs = [
-            [" ".join(generator.choices(WORDS[:5], k=generator.randint(3, 6))) for _ in range(3)]
-            for _ in range(3)
-        ]
-        pools = [pooled([lists((o[j], 0.0)) for o in outputs], "uniform", 1.0) for j in range(3)]
-        decision = risk(name).decide(pools)
-        every = itertools.product(*(range(len(pool.texts)) for pool in pools))
-        tried = {choice: expected(name, pools, choice, outputs) for choice in every}
-        assert decision.utility == pytest.approx(tried[decision.chosen], abs=1e-9)
-        assert decision.utility_of_first == pytest.approx(tried[0, 0, 0], abs=1e-9)
-        for j, pool in enumerate(pools):
-            for k in range(len(pool.texts)):
-                changed = (*decision.chosen[:j], k, *decision.chosen[j + 1 :])
-                assert tried[changed] <= decision.utility + 1e-8
-        best += decision.utility == pytest.approx(max(tried.values()), abs=1e-9)
-    assert best >= 3
-
-
-def test_a_document_is_chosen_by_itself() -> None:
-    """Of other documents around it, and of their number, nothing depends; the seed decides on draws."""
-    pools = random_pools(3, 5, 4, 2)
-    again = random_pools(3, 5, 4, 2)
-    assert risk("chrf").decide(pools) == risk("chrf").decide(again)
-    drawn = [risk("chrf", samples=3, seed=seed)._drawn(pools).tolist() for seed in range(4)]
-    assert len({str(each) for each in drawn}) == 4
-    assert all(len(each) == 4 for each in drawn)  # both systems take turns: as many of each
-
-
-def test_what_is_drawn_is_as_probable_as_it_is() -> None:
-    pool = pooled([lists(("a", np.log(0.7)), ("b", np.log(0.3))), lists(("b", 0.0))], "scores", 1.0)
-    drawn = risk("chrf", samples=4000)._drawn([pool] * 3)
-    assert (drawn[1::2] == 1).all()
-    assert (drawn[0::2] == 0).mean() == pytest.approx(0.7, abs=0.03)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_choosing_together_is_never_worse_than_one_by_one(seed: int) -> None:
-    pools = random_pools(seed, 8, 5, 1)
-    for name in ("chrf", "bleu"):
-        of_document = risk(name)
-        metric = METRICS[name]()
-        alone = decide_sentences(
-            pools, [pair_utilities(pair_counts(metric), sum_scorer(metric), p.texts) for p in pools]
-        )
-        decision = of_document.decide(pools)
-        drawn = of_document._drawn(pools)
-        references = [[pool.texts[k] for pool, k in zip(pools, row, strict=True)] for row in drawn]
-        assert decision.utility >= expected(name, pools, alone.chosen, references) - 1e-9
 
 
 @pytest.mark.parametrize(("temperature", "first"), [(1e-320, 1.0), (1e300, 0.5)])

@@ -40,19 +40,18 @@ def listed(path: Path, *documents: tuple[tuple[tuple[str, float], ...], ...], fi
     return path
 
 
-@pytest.mark.parametrize("level", ["sentence", "document"])
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_what_two_of_three_systems_say_is_chosen(tmp_path: Path, utility: str, level: str) -> None:
+def test_what_two_of_three_systems_say_is_chosen(tmp_path: Path, utility: str) -> None:
     paths = [output(tmp_path, name, texts, texts[:1]) for name, texts in OUTPUTS.items()]
     out = tmp_path / "out.de"
-    said = succeed("mbr", *paths, "--out", out, "--utility", utility, "--level", level, "--json").out
+    said = succeed("mbr", *paths, "--out", out, "--utility", utility, "--json").out
     found = [d.sentences for d in read_documents(out)]
     assert found in ([(A, B), (A,)], [(B, B), (B,)])
     report = json.loads(said)
     assert (report["documents"], report["sentences"], report["changed"]) == (2, 3, 3)
     assert report["utility"] > report["utility_of_first"]
     assert (
-        f"mbr:{level}|utility:{utility}|probabilities:scores|temperature:1|systems:3" in report["signature"]
+        f"mbr:sentence|utility:{utility}|probabilities:scores|temperature:1|systems:3" in report["signature"]
     )
     assert "nrefs:1" in report["signature"]
     refused = cotext("mbr", *paths, "--out", out)
@@ -151,12 +150,10 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
     ("options", "message"),
     [
         (["--utility", "ter"], "--utility 'ter': choose one of chrf, bleu, comet"),
-        (["--level", "paragraph"], "choose one of sentence, document"),
         (["--probabilities", "even"], "choose one of scores, uniform"),
         (["--temperature", "0"], "give a number above 0"),
         (["--temperature", "nan"], "give a number above 0"),
         (["--temperature", "2", "--probabilities", "uniform"], "needs --probabilities scores"),
-        (["--samples", "3"], "--samples needs --level document"),
         (["--target-language", "zh"], "--target-language needs --utility bleu"),
         (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
         (["--comet-python", "x"], "--comet-python needs --comet"),

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import test_docx
 import test_epub
-import test_odt
 import test_po
 import test_pptx
 import test_wmt
@@ -94,32 +93,6 @@ def docx(draw: random.Random) -> tuple[bytes, str]:
     body = "".join(draw.choice([paragraph, paragraph, table])() for _ in range(draw.randint(1, 4)))
     footnotes = f'<w:footnote w:id="2">{paragraph()}</w:footnote>'
     return test_docx.document(body, footnotes=footnotes, header=paragraph()), "a.docx"
-
-
-def odt(draw: random.Random) -> tuple[bytes, str]:
-    def piece(depth: int = 0) -> str:
-        inner = words(draw) if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
-        return draw.choice(
-            [
-                *(words(draw), words(draw) + " ", " ", "<text:s/>", "<text:tab/>", "<text:line-break/>"),
-                *(f'<text:span text:style-name="B">{inner}</text:span>', f"<text:a>{inner}</text:a>"),
-                *(
-                    f'<text:span text:style-name="N">{inner}</text:span>',
-                    "<text:page-number>7</text:page-number>",
-                ),
-                f"<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>{inner}</text:p>"
-                "</text:note-body></text:note>",
-                f"<draw:frame><draw:text-box><text:p>{inner}</text:p></draw:text-box></draw:frame>",
-                f'<text:bookmark-start text:name="a"/>{inner}<text:bookmark-end text:name="a"/>',
-                *("<text:soft-page-break/>", "<!-- no -->", '<text:bookmark text:name="x"/>'),
-            ]
-        )
-
-    body = "".join(
-        f"<text:p>{''.join(piece() for _ in range(draw.randint(0, 6)))}</text:p>"
-        for _ in range(draw.randint(1, 4))
-    )
-    return test_odt.document(body), "a.odt"
 
 
 def epub(draw: random.Random) -> tuple[bytes, str]:
@@ -246,7 +219,7 @@ def wmt(draw: random.Random) -> tuple[bytes, str]:
 
 
 STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {
-    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "subtitles": subtitles,
+    "html": html, "docx": docx, "epub": epub, "pptx": pptx, "subtitles": subtitles,
     "po": po, "xliff": xliff, "markdown": markdown, "prose": text,
     "wmt": wmt,
 }  # fmt: skip

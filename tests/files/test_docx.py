@@ -115,6 +115,7 @@ BOLD = "<w:b/>"
         # Fields and controls.
         (run("Page ") + FIELD.format("PAGE", run("7")) + run(" of it"), "Page <7> of it"),
         (run("See ") + FIELD.format("HYPERLINK x", run("here")) + run("."), "See [here]."),
+        (FIELD.format("HYPERLINK x", run("p. ") + FIELD.format("PAGE", run("7"))) + run("."), "[p. <7>]."),
         (run("x ") + FIELD.format("IF 1", FIELD.format("PAGE", run("7"))) + run(" y"), "x <7> y"),
         (run("x ") + '<w:fldSimple w:instr="REF a">' + run("A") + "</w:fldSimple>" + run(" y"), "x <A> y"),
         (run("Contents ") + FIELD.format("TOC", "").rsplit("<w:r>", 1)[0] + run("One"), "Contents *One"),

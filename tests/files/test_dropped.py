@@ -6,7 +6,6 @@ import pytest
 from command_line import World, succeed
 from test_docx import document as word
 from test_docx import run
-from test_odt import document as writer
 
 from cotext.files.blocks import Close, Copied, Open, Piece, empty_links
 from cotext.files.table import file_formats
@@ -92,12 +91,6 @@ def test_links_without_text() -> None:
             word(
                 f"<w:p>{run('see ')}{run('this', '<w:b/>')}{run(' ')}"
                 f'<w:hyperlink w:anchor="x">{run("link")}</w:hyperlink>{run(" now")}</w:p>'
-            ),
-        ),
-        (
-            "odt",
-            writer(
-                '<text:p>see <text:span text:style-name="B">this</text:span> <text:a>link</text:a></text:p>'
             ),
         ),
     ],

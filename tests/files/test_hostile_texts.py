@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import test_odt
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -16,13 +15,16 @@ from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
-from cotext.files.tags import project
+from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
+MANY = tuple(piece for n in range(SIZE // 4) for piece in (Open(n), "a ", Close(n)))
+COPIES = tuple(piece for n in range(SIZE // 3) for piece in (Copied(n, "%s"), " "))
+DIFFERENT = tuple(piece for n in range(SIZE // 8) for piece in (Copied(n, f"{{{n}}}"), " "))
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
 
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
@@ -57,9 +59,9 @@ def _written(name: str, content: bytes) -> None:
             "a.ass",
         ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
-        lambda: _written(
-            "a.odt", test_odt.document(f"<text:p>{'a<text:line-break/>' * (SIZE // 2)}</text:p>")
-        ),
+        lambda: project(MANY, f"{shown_text(MANY, {})} x", None),
+        lambda: project(COPIES, "%s " * (SIZE // 4), None),
+        lambda: project(DIFFERENT, f"{shown_text(DIFFERENT, {})} x", None),
         lambda: _written(
             "a.srt",
             b"".join(

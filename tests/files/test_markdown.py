@@ -326,6 +326,16 @@ def test_what_is_certain_is_what_the_parser_says(others: list[str]) -> None:
         assert file.written([blocks]) == written
 
 
+@pytest.mark.parametrize("character", ["\x85", "\u2028"])
+def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> None:
+    """Markdown knows fewer kinds of white space than Python: an underscore must not become text."""
+    file = FORMAT.open(b"_one_ two", "a file")
+    [[block]] = file.contents.documents
+    written = file.written([[replace(block, pieces=(*block.pieces[:3], f"{character}zwei"))]])
+    [[again]] = FORMAT.open(written, "a file").contents.documents
+    assert "_" not in again.text
+
+
 def test_most_paragraphs_need_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     file = FORMAT.open(b"One `two` *three* [four](x).\nFive, six!\n\n* Seven: **eight**\n\n" * 9, "a file")
     monkeypatch.setattr(MarkdownFile, "_said", None)

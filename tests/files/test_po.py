@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.files.blocks import BilingualFormat, Block, Copied, Job, Point
-from cotext.files.po import FORMAT, Po
+from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 
@@ -75,7 +75,7 @@ def entries(content: bytes) -> dict[str, polib.POEntry]:
 
 
 def open_po(text: str, **job: str) -> object:
-    return Po(Job(**job)).open(text.encode(), "file")  # type: ignore[arg-type]
+    return FORMAT.for_job(Job(**job)).open(text.encode(), "file")  # type: ignore[arg-type]
 
 
 def test_it_is_recognised_by_content() -> None:
@@ -117,11 +117,11 @@ def test_translated_entries_are_context_and_said() -> None:
 
 
 def test_unfinished_and_all() -> None:
-    found = entries(upper(Po(Job(entries="unfinished")).open(CATALOGUE.encode(), "file")))
+    found = entries(upper(FORMAT.for_job(Job(entries="unfinished")).open(CATALOGUE.encode(), "file")))
     assert found["New %s"].msgstr == "NEW %s"
     assert found["New %s"].flags == ["c-format"]
     assert found["Already there"].msgstr == "Schon da"
-    assert entries(upper(Po(Job(entries="all")).open(CATALOGUE.encode(), "file")))[
+    assert entries(upper(FORMAT.for_job(Job(entries="all")).open(CATALOGUE.encode(), "file")))[
         "Already there"
     ].msgstr == ("ALREADY THERE")
 
@@ -307,7 +307,7 @@ def test_real_catalogues_stay_valid(tmp_path: Path) -> None:
     assert found or pytest.skip("no catalogues here")
     for compiled in found[:30]:
         plain = subprocess.run(["msgunfmt", compiled], capture_output=True, check=True).stdout
-        opened = same_again(Po(Job(entries="all")), plain)
+        opened = same_again(FORMAT.for_job(Job(entries="all")), plain)
         target = tmp_path / "out.po"
         target.write_bytes(upper(opened))
         before = tmp_path / "in.po"

@@ -12,9 +12,9 @@ from cotext.files import po, xliff
 from cotext.files.blocks import Block, FileFormat, Job
 
 FILES: dict[str, tuple[FileFormat, str]] = {
-    "po": (po.Po(Job(entries="all")), test_po.CATALOGUE),
-    "xliff 1.2": (xliff.Xliff(Job(entries="all")), test_xliff.FIRST),
-    "xliff 2.1": (xliff.Xliff(Job(entries="all")), test_xliff.SECOND),
+    "po": (po.FORMAT.for_job(Job(entries="all")), test_po.CATALOGUE),
+    "xliff 1.2": (xliff.FORMAT.for_job(Job(entries="all")), test_xliff.FIRST),
+    "xliff 2.1": (xliff.FORMAT.for_job(Job(entries="all")), test_xliff.SECOND),
 }
 
 

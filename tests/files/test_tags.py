@@ -1,15 +1,21 @@
 """Projection of inline elements: every element once, nested properly, the text as it was translated."""
 
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotext.files import tags
 from cotext.files.block_sentences import join_pieces, split_pieces
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.tags import project, shown_text
 from cotext.translation.terms.word_alignment import SentenceAlignment, word_units
 
 # --- structures drawn at random
+
+WEIGHED = st.sampled_from([tags.MOST_WEIGHED, 0])  # 0: all is placed in proportion, as in long sentences
 
 TEXTS = st.lists(
     st.sampled_from(
@@ -52,6 +58,13 @@ def alignment_of(source: str, target: str, seed: int) -> SentenceAlignment | Non
     return SentenceAlignment(spans[0], spans[1], weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-9))
 
 
+def project_within(weighed: int, *given: Any) -> tuple[Piece, ...]:
+    """`project` where that many pairs may be weighed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tags, "MOST_WEIGHED", weighed)
+        return project(*given)
+
+
 def elements(pieces: tuple[Piece, ...]) -> list[Piece]:
     return sorted((p for p in pieces if not isinstance(p, str)), key=lambda p: (p.key, isinstance(p, Close)))
 
@@ -67,16 +80,16 @@ def check_nested(pieces: tuple[Piece, ...]) -> None:
 
 
 @settings(deadline=None, max_examples=300, derandomize=True)
-@given(structures(), TEXTS, st.booleans(), st.integers(0, 99))
+@given(structures(), TEXTS, st.booleans(), st.integers(0, 99), WEIGHED)
 def test_every_element_once_and_the_text_as_translated(
-    pieces: tuple[Piece, ...], target: str, with_copied: bool, seed: int
+    pieces: tuple[Piece, ...], target: str, with_copied: bool, seed: int, weighed: int
 ) -> None:
     shown = {p.key: f"<{p.key}>" for p in pieces if isinstance(p, Copied) and p.key % 2}
     copied = [p for p in pieces if isinstance(p, Copied)]
     if with_copied:
         target = " ".join([target, *(shown.get(p.key, p.text) for p in reversed(copied))])
     source = shown_text(pieces, shown)
-    found = project(pieces, target, alignment_of(source, target, seed), shown)
+    found = project_within(weighed, pieces, target, alignment_of(source, target, seed), shown)
     assert elements(found) == elements(pieces)
     check_nested(found)
     if with_copied:
@@ -88,10 +101,14 @@ def test_every_element_once_and_the_text_as_translated(
 
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(
-    structures(), st.lists(st.integers(0, 40), max_size=6), st.lists(TEXTS, min_size=3), st.integers(0, 99)
+    structures(),
+    st.lists(st.integers(0, 40), max_size=6),
+    st.lists(TEXTS, min_size=3),
+    st.integers(0, 99),
+    WEIGHED,
 )
 def test_a_block_of_sentences_comes_back_whole(
-    pieces: tuple[Piece, ...], cuts: list[int], targets: list[str], seed: int
+    pieces: tuple[Piece, ...], cuts: list[int], targets: list[str], seed: int, weighed: int
 ) -> None:
     """Elements that reach over sentences stay well-formed, whatever each sentence becomes."""
     text = shown_text(pieces, {})
@@ -107,7 +124,7 @@ def test_a_block_of_sentences_comes_back_whole(
     for n, sentence in enumerate(parts.sentences):
         target = targets[n % len(targets)]
         source = shown_text(sentence, {})
-        translated.append(project(sentence, target, alignment_of(source, target, seed)))
+        translated.append(project_within(weighed, sentence, target, alignment_of(source, target, seed)))
     found = join_pieces(parts, translated)
     assert elements(found) == elements(pieces)
     check_nested(found)
@@ -175,6 +192,12 @@ def test_points_go_with_the_word_that_they_touch() -> None:
     )
     found = projected("I have ", Open(1), "read", Close(1), Point(2), " the new book.")
     assert found == "Ich habe das neue Buch <1>gelesen</1>[2]."
+
+
+def test_elements_of_a_long_sentence_are_placed_in_proportion() -> None:
+    """Four words become eight: what encloses the second and third encloses the third to the sixth."""
+    pieces = ("a ", Open(1), "b ", Open(2), "c", Close(2), Close(1), Point(3), " ", Copied(4, "%s"))
+    assert shown(project_within(0, pieces, "s t u v w x y z", None)) == "s t <1>u v <2>w x</2></1>[3] %s y z"
 
 
 def test_white_space_stays_outside() -> None:

@@ -7,8 +7,8 @@ import pytest
 from cotext.data.words import is_boundary, occurrences, words_of
 from cotext.runtime.errors import CotextError
 from cotext.search.guide import SentenceConstraints
-from cotext.translation.terms.glossary import Glossary, Term, read_lemmas, read_words
-from cotext.translation.terms.terms import Inflection, TermGuide, names_of, term_report
+from cotext.translation.terms.glossary import Glossary, Term, read_words
+from cotext.translation.terms.terms import TermGuide, term_report
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes
 # comment
@@ -78,8 +78,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_bytes(b"a\tb\xff")
     with pytest.raises(CotextError, match=r"not a text in UTF-8 \(byte 3\)"):
         Glossary.read(tmp_path / "b.tsv")
-    with pytest.raises(CotextError, match="line 1: holds no form"):
-        read_lemmas(written(tmp_path, "lemmas.tsv", "tables\n"))
     assert read_words(written(tmp_path, "words.txt", "# names\nNew York\n\nCotext\n")) == (
         "New York",
         "Cotext",
@@ -88,7 +86,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def found(text: str, terms: dict[str, str], **options: object) -> list[tuple[str, ...]]:
     guide = TermGuide([[text]], Glossary.of(terms), **options)  # type: ignore[arg-type]
-    return list(guide.constraints(0, 0, {}).required)
+    return list(guide.constraints(0, 0).required)
 
 
 def test_terms_are_found_as_whole_words_the_longest_first() -> None:
@@ -102,48 +100,17 @@ def test_terms_are_found_as_whole_words_the_longest_first() -> None:
     assert found("die Übersicht", {"Übersicht": "table"}) == [("table", "Table")]
 
 
-def test_forms_are_found_and_written_with_lemmas() -> None:
-    inflection = Inflection({"tables": "table"}, {"Tabellen": "Tabelle", "neuen": "neu", "neue": "neu"})
-    assert found("two tables", {"table": "Tabelle"}, inflection=inflection) == [("Tabelle", "Tabellen")]
-    [forms] = found("table", {"table": "neue Tabelle"}, inflection=inflection)
-    assert {"neue Tabelle", "neuen Tabellen", "Neuen Tabelle"} <= set(forms)
-
-
 def test_words_to_keep_are_copied_as_they_stand() -> None:
     guide = TermGuide([["We use Cotext and cotext."]], keep=("Cotext",))
-    assert guide.constraints(0, 0, {}).required == (("Cotext",),)
+    assert guide.constraints(0, 0).required == (("Cotext",),)
 
 
 def test_forbidden_translations_hold_where_the_term_is() -> None:
     glossary = Glossary((Term("table", ("Tabelle",), ("Tisch", "Tabelle")), Term("bank", (), ("Bank",))))
     guide = TermGuide([["a table", "a chair", "a bank"]], glossary)
-    assert guide.constraints(0, 0, {}) == SentenceConstraints((("Tabelle",),), ("Tisch",))
-    assert not guide.constraints(0, 1, {})
-    assert guide.constraints(0, 2, {}) == SentenceConstraints((), ("Bank",))
-
-
-def test_the_first_translation_of_a_document_is_kept() -> None:
-    glossary = Glossary.of({"table": ("Tabelle", "Übersicht"), "bed": "Bett"})
-    documents = [["a table", "a bed", "the table", "one more table"], ["a table"]]
-    guide = TermGuide(documents, glossary, consistency=True)
-    assert [guide.awaits(0, s) for s in range(4)] == [(), (), (0,), (0,)]
-    both = ("Tabelle", "Übersicht")
-    assert guide.constraints(0, 0, {}).required == (both,)
-    assert guide.constraints(0, 2, {0: "die Übersicht", 2: "die Tabelle"}).required == (("Übersicht",),)
-    assert guide.constraints(0, 3, {0: "nichts davon"}).required == (both,)
-    assert guide.constraints(1, 0, {}).required == (both,)
-    loose = TermGuide(documents, glossary)
-    assert loose.awaits(0, 2) == ()
-    assert loose.constraints(0, 2, {0: "die Übersicht"}).required == (both,)
-
-
-def test_names_that_were_not_translated_stay_so() -> None:
-    sentences = ["He met Anna Maria Berg there.", "Then Anna Maria Berg left.", "They saw the Green Party."]
-    guide = TermGuide([sentences], consistency=True)
-    assert guide.awaits(0, 1) == (0,)
-    assert guide.constraints(0, 1, {0: "Er traf Anna Maria Berg."}).required == (("Anna Maria Berg",),)
-    assert guide.constraints(0, 1, {0: "Er traf sie."}).required == ()
-    assert names_of("Old Mr Smith saw New York, then Paris.") == ["Mr Smith", "New York"]
+    assert guide.constraints(0, 0) == SentenceConstraints((("Tabelle",),), ("Tisch",))
+    assert not guide.constraints(0, 1)
+    assert guide.constraints(0, 2) == SentenceConstraints((), ("Bank",))
 
 
 def test_words_and_their_boundaries() -> None:

@@ -9,7 +9,7 @@ from hostile.mutations import mutate
 
 from cotext.files.blocks import BilingualFormat, Job
 from cotext.files.table import recognise
-from cotext.files.wmt import FORMAT, Wmt
+from cotext.files.wmt import FORMAT
 from cotext.runtime.errors import CotextError
 
 FENCED = '```json\n[\n  {"id": 1, "text": "First cue"},\n  {"id": 2, "text": "Second cue"}\n]\n```'
@@ -32,7 +32,7 @@ LINES = [
 ]
 FILE = "".join(json.dumps(line) + "\n" for line in LINES).encode()
 OF_2025 = b'{"doc_id": "d", "src_lang": "en", "tgt_lang": "de", "src_text": "One.\\n\\nTwo."}\n'
-GERMAN = Wmt(Job("en", "de"))
+GERMAN = FORMAT.for_job(Job("en", "de"))
 
 
 def test_they_are_recognised_by_content() -> None:
@@ -86,7 +86,7 @@ def test_codes_of_three_letters_and_the_direction_in_ids() -> None:
     ]
     both = "".join(json.dumps(line) + "\n" for line in lines).encode()
     assert texts(GERMAN.open(both, "file")) == ["Two."]
-    czech = Wmt(Job("cs", "deu")).open(both, "file")
+    czech = FORMAT.for_job(Job("cs", "deu")).open(both, "file")
     assert texts(czech) == ["Jedna."]
     assert "left out: de_DE (1)" in " ".join(czech.contents.messages)
     with pytest.raises(CotextError, match=r"target languages: ces_Latn-deu_Latn\)"):
@@ -119,7 +119,7 @@ def test_damaged_json_in_a_document_is_text() -> None:
 )
 def test_what_is_refused(content: bytes, job: Job, said: str) -> None:
     with pytest.raises(CotextError, match=said):
-        Wmt(job).open(content, "file")
+        FORMAT.for_job(job).open(content, "file")
 
 
 def test_damage() -> None:

@@ -9,7 +9,7 @@ from lxml import etree
 
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.table import recognise
-from cotext.files.xliff import FORMAT, Xliff
+from cotext.files.xliff import FORMAT
 from cotext.runtime.errors import CotextError
 
 FIRST = """<?xml version='1.0' encoding="utf-8" ?>
@@ -184,10 +184,10 @@ def test_what_is_not_translated_is_said() -> None:
 
 
 def test_entries() -> None:
-    again = upper(Xliff(Job(entries="unfinished")).open(FIRST.encode(), "file"))
+    again = upper(FORMAT.for_job(Job(entries="unfinished")).open(FIRST.encode(), "file"))
     assert target(again, "6").text == "GUESS"
     assert target(again, "3").text == "Fertig"
-    everything = upper(Xliff(Job(entries="all")).open(FIRST.encode(), "file"))
+    everything = upper(FORMAT.for_job(Job(entries="all")).open(FIRST.encode(), "file"))
     assert target(everything, "3").text == "DONE"
     assert target(everything, "2").text == "Unberührt"
 
@@ -235,15 +235,15 @@ def test_elements_in_another_order() -> None:
 
 
 def test_languages() -> None:
-    assert Xliff(Job("en", "de-AT")).open(FIRST.encode(), "file").contents.documents
+    assert FORMAT.for_job(Job("en", "de-AT")).open(FIRST.encode(), "file").contents.documents
     with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
-        Xliff(Job("en", "fr")).open(FIRST.encode(), "file")
-    unknown = Xliff(Job("en")).open(FIRST.encode(), "file").contents.messages
+        FORMAT.for_job(Job("en", "fr")).open(FIRST.encode(), "file")
+    unknown = FORMAT.for_job(Job("en")).open(FIRST.encode(), "file").contents.messages
     said = "the languages of the job are not known, and not compared with those of the file (en-US-de, en-de)"
     assert said in unknown
-    assert said not in Xliff(Job("en", "de")).open(FIRST.encode(), "file").contents.messages
+    assert said not in FORMAT.for_job(Job("en", "de")).open(FIRST.encode(), "file").contents.messages
     unnamed = FIRST.replace(' target-language="de"', "").encode()
-    written = upper(Xliff(Job("en", "de")).open(unnamed, "file"))
+    written = upper(FORMAT.for_job(Job("en", "de")).open(unnamed, "file"))
     assert written.count(b' target-language="de"') == 2
     with pytest.raises(CotextError, match="trgLang"):
         FORMAT.open(SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
@@ -330,4 +330,4 @@ def test_long_runs_take_time_by_their_length() -> None:
         start + ">" + end.replace("A b", "A" + HALVES),
         f"{start}>{end.replace('A b', 'A' + ' &lt;a' * 100000)}",
     ):
-        upper(Xliff(Job("en", "de")).open(content.encode(), "file"))
+        upper(FORMAT.for_job(Job("en", "de")).open(content.encode(), "file"))

@@ -15,7 +15,6 @@ from typing import Any
 
 import test_docx
 import test_epub
-import test_odt
 import test_po
 import test_pptx
 
@@ -41,7 +40,7 @@ from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
 from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide, names_of
+from cotext.translation.terms.terms import TermGuide
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at
@@ -175,7 +174,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("html, in a script", "a.html", lambda text: f"<p>x</p><script>{text}")
     add("xhtml, in a paragraph", "a.xhtml", lambda text: f"<?xml version='1.0'?><p>x {text}</p>")
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
-    add("odt", "a.odt", lambda text: test_odt.document(f"<text:p>{_xml(text)}</text:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
@@ -292,8 +290,8 @@ def _tag_handling() -> Iterator[tuple[str, TagHandling]]:
 def _terms(glossary: Glossary, **options: Any) -> Callable[[str], object]:
     def subject(text: str) -> None:
         guide = TermGuide([[text, text[:100]]], glossary, copied=[[["a", "%s"], []]], **options)
-        guide.constraints(0, 0, {0: text})
-        guide.constraints(0, 1, {0: text})
+        guide.constraints(0, 0)
+        guide.constraints(0, 1)
 
     return subject
 
@@ -312,8 +310,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["detector of languages"] = lambda text: detect(text, ["de", "en", "ja"])
     glossary = Glossary.of({"a": "b", "a a": "b b", "! !": "x", "A. A": "c", "cat": ("Katze", "Kater")})
     found["glossary matcher"] = _terms(glossary)
-    found["glossary matcher, kept words, consistent"] = _terms(glossary, keep=("a", "1 1"), consistency=True)
-    found["names"] = names_of
+    found["glossary matcher, kept words"] = _terms(glossary, keep=("a", "1 1"))
     found["placeholders"] = placeholder_spans
     for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))

@@ -33,8 +33,7 @@ from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.search.beam_search import Hypothesis
-from cotext.search.engine import CTranslate2Engine
-from cotext.search.engine_search import search_engine
+from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates

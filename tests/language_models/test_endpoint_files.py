@@ -14,7 +14,6 @@ from language_models.fake import Fake
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.language_models import client as client_module
-from cotext.language_models.kept_reports import report_beside
 from cotext.language_models.translate_file import report_of
 from cotext.runtime.files import checksum
 from cotext.translation.signature import signature_entries
@@ -91,17 +90,6 @@ def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: F
     fake.misbehave("given", body=json.dumps(body).encode())
     outcome = translated(tmp_path, fake)
     assert "|answered_by:a/b [31mc|" in outcome.out
-
-
-def test_a_report_of_elsewhere_stays_in_its_lines(tmp_path: Path, fake: Fake, source: Path) -> None:
-    assert translated(tmp_path, fake).code == 0
-    out = tmp_path / "out.de"
-    beside = report_of(out)
-    content = json.loads(beside.read_text())
-    beside.write_text(json.dumps(content | {"signature": "a\nb.de\x1b[1m"}))
-    found = report_beside(out)
-    assert found is not None
-    assert found.signature == "a b.de [1m"
 
 
 def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:

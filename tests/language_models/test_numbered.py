@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import TEMPLATE
-from cotext.language_models.numbered import UnusableError, beginning, numbered, read_numbered, read_plain
+from cotext.language_models.numbered import UnusableError, numbered, read_numbered, read_plain
 from cotext.language_models.plan import Piece
 from cotext.language_models.prompts import Prompt
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
@@ -89,13 +89,6 @@ def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
         return
     assert len(sentences) == count
     assert not any("\n" in sentence or "\0" in sentence for sentence in sentences)
-
-
-def test_what_an_answer_begins_with_is_that_of_its_whole() -> None:
-    whole = numbered(["Eins.", "Zwei.", "Drei."])
-    for count in range(3):
-        assert whole.startswith(beginning(["Eins.", "Zwei.", "Drei."][:count]))
-    assert beginning(["Eins."]) + "Zwei.\n" == f"{GOOD}\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from golden import SETTINGS
 from tiny import PlainWordTokenizer
-from tiny_runs import prepare_toy, run_config, train_here, with_section, write_run
+from tiny_runs import prepare_toy, run_config, train_here, write_run
 from torch import nn
 
 from cotext.config.recipe import Config, load_config, recipe_names
@@ -17,12 +17,13 @@ from cotext.interchange.hub import export_int8
 from cotext.layers.int8_linear import Int8Linear
 from cotext.models import precision
 from cotext.models.build import build_model
-from cotext.models.checkpoint import load_run, save_model
+from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.interface import Engine, EngineHypothesis, Model
 from cotext.models.parameters import count_parameters
 from cotext.models.precision import in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
 from cotext.runtime.errors import CotextError
+from cotext.training.warm_start import start_from
 from cotext.translation.api import load
 from cotext.translation.open import open_run
 from cotext.translation.signature import scoring_entries
@@ -173,10 +174,20 @@ class TestRuns:
         config = run_config()
         run, out = write_run(tmp_path / "run", config, toy[1]), tmp_path / "int8"
         export_int8(run, out)
-        with pytest.raises(CotextError, match="no training starts from"):
-            train_here(with_section(config, "train", init=str(out)), toy[0], tmp_path / "new")
         with pytest.raises(CotextError, match="is not trained"):
             train_here(config, toy[0], out)
+
+    def test_training_starts_from_the_numbers_that_it_stands_for(
+        self, toy: tuple[Path, Tokenizer], tmp_path: Path
+    ) -> None:
+        run, out = write_run(tmp_path / "run", run_config(), toy[1]), tmp_path / "int8"
+        export_int8(run, out)
+        model = build_model(run_config(), toy[1].vocabulary_size)
+        start_from(out, model, run_config(), toy[1])
+        started, stood_for = model.state_dict(), load_weights(out / "model.safetensors")
+        exact = load_weights(run / "model.safetensors")
+        assert all(torch.equal(started[name], stood_for[name]) for name in started)
+        assert not all(torch.equal(started[name], exact[name]) for name in started)
 
     def test_damaged_scales(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
         run = write_run(tmp_path / "run", run_config(), toy[1])

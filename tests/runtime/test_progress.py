@@ -22,8 +22,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import _first_sentences
+from cotext.training.trainer import TrainingCallbacks
 
 
 class Clock:

@@ -14,7 +14,7 @@ from cotext.config.decoding import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine_search import search_engine
+from cotext.search.engine import search_engine
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -320,19 +320,13 @@ SYSTEMS = {name: load_config(name, "tiny", [*SMALL, *more]) for name, more in RE
 
 
 class Given:
-    """Constraints by document and sentence; each sentence may await the first."""
+    """Constraints by document and sentence."""
 
-    def __init__(self, wanted: Mapping[tuple[int, int], SentenceConstraints], follow: bool = False) -> None:
-        self.wanted, self.follow = wanted, follow
+    def __init__(self, wanted: Mapping[tuple[int, int], SentenceConstraints]) -> None:
+        self.wanted = wanted
 
-    def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
-        if self.follow:
-            words = earlier.get(0, "").split()
-            return C(required=((words[0],),)) if words and sentence else C()
+    def constraints(self, document: int, sentence: int) -> SentenceConstraints:
         return self.wanted.get((document, sentence), C())
-
-    def awaits(self, document: int, sentence: int) -> Collection[int]:
-        return (0,) if self.follow and sentence else ()
 
 
 DOCUMENTS = [
@@ -384,14 +378,6 @@ def test_constraints_are_kept_that_no_shortlist_holds(name: str) -> None:
     for (document, sentence), wanted in WANTED.items():
         text = found[document].document.sentences[sentence]
         assert holds(text, wanted), text
-
-
-@pytest.mark.parametrize("name", [n for n in SYSTEMS if SYSTEMS[n].decode.schedule == "sequential"])
-def test_constraints_follow_from_translations_before(name: str) -> None:
-    """Sentences that are searched together too."""
-    for translation in dict(system(name).translate(DOCUMENTS, guide=Given({}, follow=True))).values():
-        first, *others = (s.split() for s in translation.document.sentences)
-        assert all(first[0] in words for words in others if words)
 
 
 def test_free_search_takes_no_guide() -> None:

@@ -147,7 +147,7 @@ def test_model_types_are_greedy_search_and_the_runs_own(client: deepl.DeepLClien
         ({"custom_instructions": ["a"]}, "custom_instructions"),
         ({"translation_memory": "a"}, "translation_memory_id"),
         ({"glossary": "none", "source_lang": "EN"}, "no such glossary"),
-        ({"extra_body_parameters": {"cotext": {"document": 1}}}, "cotext"),
+        ({"extra_body_parameters": {"cotext": {"document": "x"}}}, "document"),
         ({"extra_body_parameters": {"cotext": "{"}}, "cotext"),
         ({"extra_body_parameters": {"cotext": {"system": "none"}}}, "known are"),
         ({"extra_body_parameters": {"text": ["a", 1]}}, "'text' has to be"),

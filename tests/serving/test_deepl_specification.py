@@ -200,7 +200,6 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
         (b'{"text": {"a": 1}, "target_lang": ["DE", "EN"]}', "application/json"),
         (b'{"text": "a", "target_lang": 1}', "application/json"),
         (b'{"text": "a", "target_lang": "DE", "tag_handling": ["xml", "html"]}', "application/json"),
-        (b'{"text": "a", "target_lang": "DE", "preserve_formatting": "maybe"}', "application/json"),
         (
             b'{"text": "a", "target_lang": "DE", "glossary_ids": ["1", "2", "3", "4", "5", "6"]}',
             "application/json",

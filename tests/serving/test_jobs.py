@@ -89,8 +89,9 @@ def names(folder: Path) -> list[str]:
 
 
 def folders(tmp_path: Path) -> set[str]:
-    """The folders of jobs."""
-    return {p.name for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir()} - {"uploads"}
+    """The folders of jobs that hold more than the record of one."""
+    jobs = (p for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir() and p.name != "uploads")
+    return {p.name for p in jobs if names(p) != ["job.json"]}
 
 
 def changed(tmp_path: Path, ticket: JobTicket, change: Callable[[dict[str, Any]], None]) -> None:

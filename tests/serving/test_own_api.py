@@ -167,8 +167,11 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
         ({"system": "window", "text": 3}, "text"),
         ({"system": "window", "text": "A.", "fast": "yes"}, "fast"),
         ({"system": "window", "text": "A.", "more": 1}, "more"),
-        ({"system": "window", "text": "A cat.", "given": {"1": "x"}}, "no sentence 1"),
-        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "no sentence -1"),
+        (
+            {"system": "window", "text": "A cat.", "given": {"1": "x"}},
+            "sentence 1 of document 0, which is not there",
+        ),
+        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is no sentence"),
         ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
         ({"system": "window", "text": "A cat. It runs.", "given": {"1": "xa" * 2000}}, "target sentence 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),

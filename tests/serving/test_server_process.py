@@ -27,7 +27,7 @@ from cotext.serving import require_packages
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key, read_keys
 from cotext.serving.server import listening_socket
-from cotext.serving.systems import Systems, names_of, open_systems
+from cotext.serving.systems import Systems, open_systems
 from cotext.translation.open import open_run
 
 SECRET = "Zuckerwatte"
@@ -137,9 +137,10 @@ def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
     assert "chmod 600" in said
 
 
-def test_names_of_folders() -> None:
-    folders = [Path("/x/a/run"), Path("/x/b/run"), Path("/x/c"), Path("/y/b/run")]
-    assert names_of(folders) == ["a/run", "x/b/run", "c", "y/b/run"]
+def test_two_systems_have_two_names(runs: list[Path]) -> None:
+    with pytest.raises(CotextError, match="two systems are called 'sentence'; give one another name"):
+        open_systems([runs[0], runs[0]], "cpu")
+    assert [each.name for each in open_systems([runs[0], f"again={runs[0]}"], "cpu")] == ["sentence", "again"]
 
 
 def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) -> None:

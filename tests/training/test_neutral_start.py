@@ -24,10 +24,10 @@ from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import open_data
 from cotext.training.run import train
 from cotext.training.start_settings import blended, resolve, settle
+from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
 

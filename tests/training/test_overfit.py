@@ -147,6 +147,5 @@ def test_documents_written_at_once_are_given_back(recipe: str, updates: int, tmp
     config = configuration(recipe, "casa")
     references = [Document(d.id, d.target) for d in CORPUS]
     model = trained(config, CORPUS, updates, tmp_path)
-    for beam in (1, 2) if recipe in ("casa", "latent") else (1,):
-        chosen = config.model_copy(update={"decode": config.decode.model_copy(update={"beam": beam})})
-        assert translations(model, chosen, CORPUS) == references, beam
+    chosen = config.model_copy(update={"decode": config.decode.model_copy(update={"beam": 1})})
+    assert translations(model, chosen, CORPUS) == references

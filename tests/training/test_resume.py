@@ -44,8 +44,7 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.trainer import Objective, Trainer
+from cotext.training.trainer import Objective, Trainer, TrainingCallbacks
 
 MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
 

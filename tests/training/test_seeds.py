@@ -16,9 +16,9 @@ from cotext.evaluation.studies.compare.system import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.training import seeds
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
+from cotext.training.trainer import TrainingCallbacks
 
 
 @pytest.fixture(scope="module")

@@ -32,10 +32,16 @@ from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup, validation
 from cotext.training.accelerator import make_accelerator
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.start_settings import resolve
-from cotext.training.trainer import Objective, Trainer, learning_rate, make_optimizer, set_rate
+from cotext.training.trainer import (
+    Objective,
+    Trainer,
+    TrainingCallbacks,
+    learning_rate,
+    make_optimizer,
+    set_rate,
+)
 from cotext.training.validation import IntervalSums
 
 

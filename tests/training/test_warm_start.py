@@ -36,11 +36,11 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import open_data
 from cotext.training.run import train
 from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import resolve, settle_by_start
+from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 
 

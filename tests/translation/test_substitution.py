@@ -138,7 +138,7 @@ def test_mended_sentences_keep_every_promise(name: str) -> None:
     for d, document in enumerate(DOCUMENTS):
         sentences = found[d].document.sentences
         for s, text in enumerate(sentences):
-            asked = wanted.constraints(d, s, {})
+            asked = wanted.constraints(d, s)
             assert all(any(occurrences(text, each)) for each in asked.required), text
             phrases = [phrase for each in asked.required for phrase in each]
             held = [phrase for _, phrase in occurrences(text, ["it", *phrases])]

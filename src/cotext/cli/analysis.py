@@ -33,31 +33,19 @@ def context(request: ContextRequest, json: Json = False) -> None:
 
 def cxmi(request: CxmiRequest, json: Json = False) -> None:
     """Measure how much context adds to the log-probability of references (CXMI)."""
-    from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
-    from cotext.evaluation.studies.context.context_shards import CorpusUseJob
-    from cotext.evaluation.studies.context.context_use import CONDITIONS
+    from cotext.evaluation.studies.context.context_corpus import CorpusUseJob, measure_corpus
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_run, open_scorer
 
-    source, target, out, part = request.source, request.target, request.out, request.part()
-    asked = CorpusQuestion(request.context or CONDITIONS, request.translate, request.protocols, request.seed)
+    inputs, out = [request.source, request.target], request.out
     open_one = open_run if request.translate else open_scorer
     opening = (request.run, request.device, dict(request.decode), request.checkpoint)
-    if part is not None and out is not None:
-        check_shard_output(out, [source, target])
-        job = CorpusUseJob(open_one(*opening), source, target, asked, out, part, format=request.format)
-        do_shard(job, json)
+    if request.part() is not None and out is not None:
+        check_shard_output(out, inputs)
+        do_shard(CorpusUseJob(open_one(*opening), request), json)
         return
-    with output(out, [source, target]), meter("scoring", 0) as progress:
-        found = measure_corpus(
-            open_one(*opening),
-            source,
-            target,
-            asked,
-            format=request.format,
-            on_start=progress.restart,
-            on_sentences=progress.advance,
-        )
+    with output(out, inputs), meter("scoring", 0) as progress:
+        found = measure_corpus(open_one(*opening), request, progress.restart, progress.advance)
         write_figures(out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 

@@ -1,7 +1,7 @@
 """The command `contrastive`: suites of candidates, and suites of ctxPro, which a system translates."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,13 @@ import typer
 from cotext.cli.endpoints import require_for_endpoints
 from cotext.cli.messages import printable, tell_slow_precision
 from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
-from cotext.evaluation.requests import ContrastiveRequest
+from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.data.ctxpro import GenerativeSuite
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
     from cotext.evaluation.studies.contrastive.evidence import Evidence
     from cotext.language_models.client import Client
@@ -35,15 +34,14 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.data.suite_files import read_suite
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules, context_window_of, suite_recipe
+    from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
 
     if request.is_ctxpro:
         _of_ctxpro(request, json)
         return
-    out, part, controls = request.out, request.part(), request.controls
+    out, part = request.out, request.part()
     loaded = [(path, read_suite(path)) for path in request.suites]
-    rules = SuiteRules(request.tie, request.score, controls, request.context)
     if is_endpoint(request.run):
         _by_endpoint(request, loaded, json)
         return
@@ -53,18 +51,16 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
         opened = _opened(request, translates=request.generate)
         _check_languages(opened, loaded)
         window = context_window_of(opened.translator)
-        if controls and not window.has_context:
+        if request.controls and not window.has_context:
             typer.echo(
                 f"{request.run} reads single sentences: --controls has no context to remove\n", err=json
             )
-            rules = replace(rules, controls=False)
-        if part is not None and out is not None:
-            from cotext.evaluation.studies.contrastive.contrastive_shards import SuitesJob
-
-            do_shard(SuitesJob(opened, loaded, out, part, rules, request.generate), json)
+            request = replace(request, controls=False)
+        if part is not None:
+            do_shard(SuitesJob(opened, loaded, request), json)
             return
-        found = _scored(opened, loaded, rules, request.generate, suite_recipe(opened))
-        write_reports(out, loaded, found, rules, window, tell_of(json), json)
+        found = _scored(opened, loaded, request)
+        write_reports(out, loaded, found, request, window, tell_of(json), json)
 
 
 def _opened(request: ContrastiveRequest, translates: bool) -> "OpenedRun":
@@ -87,19 +83,16 @@ def _check_languages(
         check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
 
 
-def _scored(
-    opened: "OpenedRun", suites: "Suites", rules: "SuiteRules", generate: bool, recipe: dict[str, str]
-) -> "Iterator[Found]":
+def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
     """The report on each suite, and that on its translations where they are asked for."""
-    from cotext.evaluation.studies.contrastive.contrastive import run_suite
+    from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe
     from cotext.runtime.progress import meter
 
     for _, suite in suites:
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                opened.translator, suite, **asdict(rules), recipe=recipe, on_candidates=progress.advance
-            )
-        yield report, _generated(opened, suite) if generate else None
+            recipe = suite_recipe(opened)
+            report = run_suite(opened.translator, suite, request, recipe, progress.advance)
+        yield report, _generated(opened, suite) if request.generate else None
 
 
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
@@ -118,7 +111,7 @@ def write_reports(
     out: Path | None,
     suites: "Suites",
     found: "Iterable[Found]",
-    rules: "SuiteRules",
+    rules: SuiteRules,
     window: "ContextWindow",
     tell: Tell,
     json: bool,
@@ -227,7 +220,6 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
         CotextError: an option that is for runs, and as `write_endpoint_forms`.
     """
     from cotext.data.languages import check_pair
-    from cotext.evaluation.studies.contrastive.contrastive import SuiteRules
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
     from cotext.language_models.client import Client
 

@@ -23,7 +23,7 @@ def prepare(request: PreparationRequest, json: Json = False) -> None:
 
     with stages() as progress, telling_how_to_skip():
         report = prepare_corpus(request, progress)
-    _tell_prepared(request.out, report, json)
+    tell_prepared(request.out, report, json)
 
 
 def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:
@@ -33,10 +33,11 @@ def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:
 
     with stages() as progress:
         report = make_corpus(request, progress)
-    _tell_prepared(request.out, report, json)
+    tell_prepared(request.out, report, json)
 
 
-def _tell_prepared(out: Path, report: "Report", json: bool) -> None:
+def tell_prepared(out: Path, report: "Report", json: bool) -> None:
+    """Print the statistics of prepared data."""
     if json:
         typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
         return

@@ -20,9 +20,6 @@ _FOR_RUNS = (
     *(
         "glossary",
         "keep",
-        "consistency",
-        "lemmas",
-        "target_lemmas",
         "memory",
         "bilingual",
         "scores",

@@ -51,13 +51,13 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
         from cotext.cli.contrastive import tell_of, write_reports
-        from cotext.evaluation.studies.contrastive.contrastive_shards import JoinedSuites
+        from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
         joined = JoinedSuites(parts)
         found = joined.found()
         write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
     elif command == "cxmi":
-        from cotext.evaluation.studies.context.context_shards import joined_use
+        from cotext.evaluation.studies.context.context_corpus import joined_use
 
         use = joined_use(parts)
         write_figures(out, use.as_dict())

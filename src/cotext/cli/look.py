@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,6 +31,16 @@ def systems(json: Json = False) -> None:
         return
     found = [{**asdict(each), "paper": each.title} for each in entries()]
     typer.echo(as_json({"format": "cotext-systems", "version": 1, "recipes": found}))
+
+
+def schema(
+    what: Annotated[Literal["recipe", "endpoint"], typer.Argument(help="recipe or endpoint.")],
+) -> None:
+    """Print a JSON Schema, with which an editor completes and checks recipes or endpoint files."""
+    from cotext.config.recipe import recipe_schema
+    from cotext.language_models.config import Endpoint
+
+    typer.echo(as_json(recipe_schema() if what == "recipe" else Endpoint.model_json_schema()))
 
 
 def info(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
+from cotext.cli.adapt import adapt
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
@@ -26,7 +27,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.join import join, score
-from cotext.cli.look import convert, convert_submission, convert_suite, head, info, systems
+from cotext.cli.look import convert, convert_submission, convert_suite, head, info, schema, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
@@ -39,6 +40,8 @@ from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
 TRUST_CODE: Final = "--trust-code"
+# The extra of pyproject.toml that brings a package which commands import when they need it.
+EXTRAS: Final = {"pyarrow": "data", "accelerate": "train", "tensorboard": "train", "matplotlib": "plots"}
 
 
 class InterruptionError(Exception):
@@ -103,6 +106,7 @@ def demo(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
+        "adapt": adapt,
         "prepare": prepare,
         "prepare-controlled": prepare_controlled,
         "train": train,
@@ -137,6 +141,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Look at recipes, runs and data": {
         "systems": systems,
+        "schema": schema,
         "models": models,
         "info": info,
         "head": head,
@@ -187,6 +192,11 @@ def main() -> None:
             app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
+    except ModuleNotFoundError as error:
+        if (extra := EXTRAS.get(f"{error.name}".partition(".")[0])) is None:
+            raise
+        brings = f"pip install 'cotext[{extra}]' brings it, and 'cotext[all]' what all commands need"
+        sys.exit(_fail(f"needs the package {error.name}; {brings}", 2))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

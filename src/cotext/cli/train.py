@@ -16,8 +16,8 @@ from cotext.training.requests import TrainRequest
 
 if TYPE_CHECKING:
     from cotext.config.recipe import Config
-    from cotext.training.callbacks import TrainingCallbacks
     from cotext.training.resume import TrainingProgress
+    from cotext.training.trainer import TrainingCallbacks
 
 
 def train(request: TrainRequest, json: Json = False) -> None:
@@ -52,10 +52,10 @@ def train(request: TrainRequest, json: Json = False) -> None:
         return
     from cotext.training.run import train as train_run
 
-    with _shown(name, config.train.max_updates, quiet) as callbacks:
+    with shown_training(name, config.train.max_updates, quiet) as callbacks:
         done = train_run(config, request.data, request.out, callbacks, recipe, request.device)
     if not quiet:
-        typer.echo(f"{request.out}: {_state(done)}")
+        typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
         # What was to come after a whole training should not come now.
         raise typer.Exit(INTERRUPTED)
@@ -73,13 +73,13 @@ def _train_seeds(request: TrainRequest, configs: "dict[int, Config]", name: str,
         if not quiet:
             number = order.index(seed) + 1
             console.print(f"seed {seed} ({number} of {len(order)}): {seed_folder(out, seed)}", soft_wrap=True)
-        with _shown(f"{name}, seed {seed}", configs[seed].train.max_updates, quiet) as callbacks:
+        with shown_training(f"{name}, seed {seed}", configs[seed].train.max_updates, quiet) as callbacks:
             yield callbacks
 
     found = train_seeds(configs, request.data, out, watched, request.recipe, request.device)
     if not quiet:
         for seed, done in found.items():
-            typer.echo(f"{seed_folder(out, seed)}: {_state(done)}")
+            typer.echo(f"{seed_folder(out, seed)}: {state_of(done)}")
     if not all(done.finished for done in found.values()):
         if not quiet and (left := len(order) - len(found)):
             typer.echo(f"{out}: {left} of {len(order)} seeds not begun")
@@ -102,16 +102,17 @@ def _start(init: Path | None, seed: int | None) -> list[str]:
     return [f"train.init={dumps(str(init))}"]
 
 
-def _state(done: "TrainingProgress") -> str:
+def state_of(done: "TrainingProgress") -> str:
+    """How far a training is, in words."""
     best = f"best at {done.best_update}" if done.validated else "not validated yet"
     return f"{'finished' if done.finished else 'stopped'} at update {done.update}, {best}"
 
 
 @contextmanager
-def _shown(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
+def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
     """Callbacks that show a training on the screen."""
     from cotext.runtime.progress import console, meter
-    from cotext.training.callbacks import TrainingCallbacks
+    from cotext.training.trainer import TrainingCallbacks
 
     with meter(what, updates, shown=not quiet) as progress:
 

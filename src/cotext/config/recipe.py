@@ -128,6 +128,18 @@ def dump_config(config: Config) -> str:
     return str(yaml.dump(config.model_dump(mode="json"), Dumper=dumper, sort_keys=False))
 
 
+def recipe_schema() -> dict[str, Any]:
+    """JSON Schema of a recipe file, in which every key may be left out."""
+    schema = Config.model_json_schema()
+    schema["title"] = "A recipe of Cotext"
+    schema["properties"]["extends"] = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Recipes, shipped or in files, whose keys this one takes over.",
+    }
+    return schema
+
+
 def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
     """The dotted keys in which two configurations differ, with both values."""
     contents = before.model_dump(), now.model_dump()

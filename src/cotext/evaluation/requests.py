@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.translation.requests import Decoding, RunOptions, Sharded
+from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
 
 if TYPE_CHECKING:
     from cotext.evaluation.metrics.comet import Comet
@@ -31,6 +31,13 @@ class Protocols(Request):
         from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
+
+    def check(self) -> None:
+        """Raise CotextError for an unknown metric."""
+        from cotext.evaluation.metrics.interface import find_protocol
+
+        for name in self.protocol:
+            find_protocol(name)
 
 
 class TargetLanguage(Request):
@@ -138,7 +145,8 @@ class EvaluationRequest(
     )
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together."""
+        """Raise CotextError where options do not go together, or for an unknown metric."""
+        super().check()
         self.require_split(self.paragraphs, "add --paragraphs")
         if self.comet is not None and self.source is None:
             raise CotextError("COMET reads the source too; give it by --source")
@@ -203,7 +211,8 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     seed: int = option("Seed of the samples and of the shuffled references.", default=12345)
 
     def check(self) -> None:
-        """Raise CotextError where COMET has no source."""
+        """Raise CotextError where COMET has no source, or for an unknown metric."""
+        super().check()
         if self.comet is not None and self.source is None:
             raise CotextError("COMET reads the source too; give it by --source")
 
@@ -234,6 +243,28 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
         return [path for path in (self.out, self.csv, self.latex) if path is not None]
 
 
+class AdaptRequest(CorpusFormat, Device):
+    """A model to train further on a corpus; see `Adaptation`."""
+
+    model: Path = option("Run folder, or name of a model, to start from.", argument=True, is_run=True)
+    corpus: Sequence[Path] = option(
+        "A file with both languages (TMX, TSV, JSONL and others), or two files: source and target.",
+        argument=True,
+    )
+    out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
+    minutes: float = option(
+        "Time to train: processor time for each thread, without validation.", default=60.0, least=0.01
+    )
+    dev_documents: int = option("Documents to set aside for development.", default=20, least=1)
+    test_documents: int = option("Documents to set aside for the test.", default=20, least=2)
+    seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
+
+    def check(self) -> None:
+        """Raise CotextError for other than one or two files."""
+        if len(self.corpus) > 2:
+            raise CotextError(f"a corpus is one file or two, and {len(self.corpus)} are given")
+
+
 class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     """Translations of which the best is chosen sentence by sentence; see `choose_translations`."""
 
@@ -244,10 +275,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     utility: str = option(
         "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another that can.",
         default="chrf",
-    )
-    level: Literal["sentence", "document"] = option(
-        "sentence: choose each sentence by itself; document: choose all sentences of a document together.",
-        default="sentence",
     )
     probabilities: Literal["scores", "uniform"] = option(
         "Weights of the translations in a list: scores (their model probabilities) or uniform.",
@@ -261,13 +288,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     candidates: int | None = option(
         "Use at most this many translations of each list. Default: all.", default=None, least=1
     )
-    samples: int = option(
-        "Number of documents drawn from the lists.",
-        default=64,
-        least=1,
-        needs="level=document",
-    )
-    seed: int = option("Seed for drawing documents.", default=1, least=0, needs="level=document")
     source: Path | None = option("Source documents, for COMET.", default=None)
     target_language: str | None = option(
         "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
@@ -288,11 +308,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
             )
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
-        if self.utility == "comet" and self.level == "document":
-            raise CotextError(
-                "--level document: COMET's score of a document is the mean of its sentences, so that each is "
-                "chosen by itself; leave --level out"
-            )
 
 
 class DocumentRequest(CorpusFormat, RunOptions):
@@ -311,6 +326,9 @@ class ContextRequest(DocumentRequest):
     out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
 
 
+Condition = Literal["true", "shuffled", "random", "none"]
+
+
 class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
@@ -320,7 +338,7 @@ class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
         "used."
     )
     target: Path | None = option("Their reference translations, which are scored.", default=None)
-    context: Sequence[Literal["true", "shuffled", "random", "none"]] = option(
+    context: Sequence[Condition] = option(
         "Kind of context to compare with no context: true, shuffled or random; may be repeated. Default: all "
         "three.",
         default=(),
@@ -333,6 +351,11 @@ class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
         needs="translate",
     )
     out: Path | None = option("JSON file for all figures.", default=None)
+
+    @property
+    def conditions(self) -> list[str]:
+        """The kinds of context in their usual order, `none` always among them."""
+        return [each for each in get_args(Condition) if each == "none" or each in (self.context or [each])]
 
 
 class SpeedRequest(CorpusFormat, Decoding):
@@ -367,7 +390,28 @@ class SpeedRequest(CorpusFormat, Decoding):
             )
 
 
-class ContrastiveRequest(Sharded, RunOptions):
+class SuiteRules(Request):
+    """What is scored of a contrastive suite, and how a candidate wins."""
+
+    tie: Literal["wrong", "first"] = option(
+        "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
+    )
+    score: Literal["sum", "mean"] = option(
+        "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
+    )
+    controls: bool = option(
+        "Also score without context and with context from other documents, to test whether context is used; "
+        "up to 3 times slower.",
+        default=False,
+    )
+    context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
+        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
+        "global, for systems with batch-level context: own window, other rows foreign.",
+        default="true",
+    )
+
+
+class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
     """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
 
     run: Path = option(
@@ -380,24 +424,8 @@ class ContrastiveRequest(Sharded, RunOptions):
         "--generate.",
         argument=True,
     )
-    tie: Literal["wrong", "first"] = option(
-        "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
-    )
-    score: Literal["sum", "mean"] = option(
-        "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
-    )
     generate: bool = option(
         "Also translate the sources, and check whether the translation has the correct form.", default=False
-    )
-    controls: bool = option(
-        "Also score without context and with context from other documents, to test whether context is used; "
-        "up to 3 times slower.",
-        default=False,
-    )
-    context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
-        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
-        "global, for systems with batch-level context: own window, other rows foreign.",
-        default="true",
     )
     contexts: Path | None = option(
         "Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and in "

@@ -8,7 +8,8 @@ catalogue: it is split into sentences, which never go beyond it unless its forma
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
+from functools import partial
+from typing import Final, Literal, NamedTuple, Protocol
 
 from cotext.runtime.xml import taken
 
@@ -109,23 +110,20 @@ class OpenedFile(Protocol):
         ...
 
 
-class FileFormat(Protocol):
-    """A format of files: how it is recognised by content, and read."""
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A format of files: how it is recognised by content, and read.
+
+    `suffixes`, with their dots, decide only what content leaves open. `recognises`: whether a file that
+    begins so (its first 256 KiB, or all of it) is of this format. `open` reads a file; a name stands for it
+    in messages. It raises CotextError for a file that is damaged, beyond a limit, or of a kind that is not
+    taken.
+    """
 
     name: str
-    suffixes: tuple[str, ...]  # with their dots; decide only what content leaves open
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether a file that begins so (its first 256 KiB, or all of it) is of this format."""
-        ...
-
-    def open(self, content: bytes, name: str) -> OpenedFile:
-        """Read a file; `name` names it in messages.
-
-        Raises:
-            CotextError: damaged, beyond a limit, or of a kind that is not taken; what, where, what to do.
-        """
-        ...
+    suffixes: tuple[str, ...]
+    recognises: Callable[[bytes], bool]
+    open: Callable[[bytes, str], OpenedFile]
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
@@ -275,14 +273,24 @@ class Job:
 ANY: Final = Job()
 
 
-@runtime_checkable
-class BilingualFormat(FileFormat, Protocol):
-    """A format of files that hold both languages.
+class OpensForJob(Protocol):
+    """Reads a file that holds both languages."""
+
+    def __call__(self, content: bytes, name: str, job: Job = ANY) -> OpenedFile:
+        """Read what a job asks for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BilingualFormat(FileFormat):
+    """A format of files that hold both languages; `open_for` reads what a job asks for.
 
     A block that is handed back as the object that was read leaves its entry as it is; any other block is
     written as its translation, be its text equal to the source ("OK") or not.
     """
 
+    open_for: OpensForJob
+
     def for_job(self, job: Job) -> FileFormat:
         """The same format, reading what this job asks for."""
-        ...
+        return FileFormat(self.name, self.suffixes, self.recognises, partial(self.open_for, job=job))

@@ -6,21 +6,15 @@ and what the file says of itself (title, subject, keywords) the last. Changes th
 accepted: insertions are elements and stay marked, deletions stay as they are.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import Piece
+from cotext.files.blocks import FileFormat, Piece
 from cotext.files.parts import AttributeText, Package, PartReader, PartsFile, Slot, recognises
-from cotext.files.runs import Paragraph
-from cotext.runtime.xml import namespace_of
-
-if TYPE_CHECKING:
-    from lxml import etree
-import re
-from typing import TYPE_CHECKING
-
-from cotext.files.runs import Atom, look_of, new_run
-from cotext.runtime.xml import local_name, lxml_etree, taken
+from cotext.files.runs import Atom, Paragraph, look_of, new_run
+from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -84,14 +78,23 @@ class WordDialect:
 
     def _content(self, parent: "etree._Element") -> Iterator[Atom]:
         children = list(parent)
-        fields = self._field_ends(children)
+        ends = self._field_ends(children)
+        closing: dict[int, str] = {}  # of translated fields, by their last run: fields may hold others
         at = 0
         while at < len(children):
-            if at in fields:
-                yield from self._field(children[at : fields[at]])
+            stop = ends.get(at, at + 1)
+            result = self._translated_result(children, at, stop) if at in ends else 0
+            if result:
+                closing[stop - 1] = f"field {id(children[at])}"
+                yield Atom("open", closing[stop - 1], nodes=tuple(children[at:result]))
+                stop = result
+            elif at in ends:
+                yield _copied(tuple(children[at:stop]), "".join(_text(n, "t") for n in children[at:stop]))
+            elif at in closing:
+                yield Atom("close", closing[at], nodes=(children[at],))
             else:
                 yield from self._child(children[at])
-            at = fields.get(at, at + 1)
+            at = stop
 
     def _child(self, child: "etree._Element") -> Iterator[Atom]:
         name = local_name(child)
@@ -164,21 +167,15 @@ class WordDialect:
             mark.get(self._prefix + "fldCharType") or "" for mark in node.iterfind(self._prefix + "fldChar")
         ]
 
-    def _field(self, nodes: Sequence["etree._Element"]) -> Iterator[Atom]:
-        """A field from its beginning to its end; its result is what stands behind its separator."""
-        instruction = "".join(_text(node, "instrText") for node in nodes)
-        marks = [self._field_marks(node) for node in nodes]
-        separator = next((index for index, each in enumerate(marks) if "separate" in each), 0)
-        result = nodes[separator + 1 : -1]
-        plain = marks[0] == ["begin"] and marks[separator] == ["separate"] and marks[-1] == ["end"]
-        if _field_name(instruction) in _TRANSLATED_FIELDS and plain:
-            name = f"field {id(nodes[0])}"
-            yield Atom("open", name, nodes=tuple(nodes[: separator + 1]))
-            for node in result:
-                yield from self._child(node)
-            yield Atom("close", name, nodes=(nodes[-1],))
-        else:
-            yield _copied(tuple(nodes), "".join(_text(node, "t") for node in nodes))
+    def _translated_result(self, children: Sequence["etree._Element"], start: int, stop: int) -> int:
+        """Where the result of a field begins, behind its separator; 0 where the field is copied."""
+        for at in range(start, stop):
+            if "separate" in (marks := self._field_marks(children[at])):
+                instruction = "".join(_text(node, "instrText") for node in children[start:at])
+                ends = self._field_marks(children[start]), marks, self._field_marks(children[stop - 1])
+                is_plain = ends == (["begin"], ["separate"], ["end"])
+                return at + 1 if is_plain and _field_name(instruction) in _TRANSLATED_FIELDS else 0
+        return 0
 
 
 def _copied(nodes: tuple["etree._Element", ...], text: str) -> Atom:
@@ -200,33 +197,22 @@ _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 
 
-class DocxFormat:
-    """Office Open XML of word processors, with macros or without."""
+def _open(content: bytes, name: str) -> PartsFile:
+    package = Package(content, name)
+    related = package.related(package.main)
 
-    name = "docx"
-    suffixes = (".docx", ".docm", ".dotx", ".dotm")
+    def readers(*kinds: str) -> list[PartReader]:
+        parts = [(kind, part) for kind in kinds for each, part in related if each == kind]
+        return [package.reader(part, _Slots(kind)) for kind, part in parts]
 
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is an archive with a folder `word`."""
-        return recognises(head, b"word/")
-
-    def open(self, content: bytes, name: str) -> PartsFile:
-        """Read a document."""
-        package = Package(content, name)
-        related = package.related(package.main)
-
-        def readers(*kinds: str) -> list[PartReader]:
-            parts = [(kind, part) for kind in kinds for each, part in related if each == kind]
-            return [package.reader(part, _Slots(kind)) for kind, part in parts]
-
-        documents = [
-            [package.reader(package.main, _Slots("body")), *readers("footnotes", "endnotes")],
-            readers("header", "footer"),
-            readers("comments"),
-            package.properties(),
-        ]
-        messages = [*_tracked(package.tree(package.main).getroot()), *package.left("word/")]
-        return PartsFile(package.archive, documents, messages)
+    documents = [
+        [package.reader(package.main, _Slots("body")), *readers("footnotes", "endnotes")],
+        readers("header", "footer"),
+        readers("comments"),
+        package.properties(),
+    ]
+    messages = [*_tracked(package.tree(package.main).getroot()), *package.left("word/")]
+    return PartsFile(package.archive, documents, messages)
 
 
 class _Slots:
@@ -294,4 +280,6 @@ def _tracked(root: "etree._Element") -> Iterator[str]:
         yield f"tracked changes: {count}, read as if accepted; deleted text is kept as it is"
 
 
-FORMAT: Final = DocxFormat()
+FORMAT: Final = FileFormat(
+    "docx", (".docx", ".docm", ".dotx", ".dotm"), partial(recognises, folder=b"word/"), _open
+)

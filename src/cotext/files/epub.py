@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
+from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
 from cotext.files.parts import ElementText, PartReader, PartsFile, Slot, Slots, TreePart
 from cotext.runtime.errors import CotextError
@@ -25,19 +26,9 @@ _PAGES: Final = ("application/xhtml+xml", "text/html")
 _PROPERTIES: Final = ("title", "subject", "description")
 
 
-class EpubFormat:
-    """EPUB."""
-
-    name = "epub"
-    suffixes = (".epub",)
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is an archive whose first part says so."""
-        return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
-
-    def open(self, content: bytes, name: str) -> PartsFile:
-        """Read a book."""
-        return _Book(Archive(content, name), name).file()
+def _recognises(head: bytes) -> bool:
+    """Whether it is an archive whose first part says so."""
+    return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
 class _Book:
@@ -113,4 +104,6 @@ def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
             yield f"properties, {local_name(element)}", ElementText(element)
 
 
-FORMAT: Final = EpubFormat()
+FORMAT: Final = FileFormat(
+    "epub", (".epub",), _recognises, lambda content, name: _Book(Archive(content, name), name).file()
+)

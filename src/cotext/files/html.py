@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from cotext.files.blocks import Block, Contents
+from cotext.files.blocks import Block, Contents, FileFormat
 from cotext.files.markup import Markup
 from cotext.runtime.errors import CotextError
 
@@ -42,23 +42,13 @@ _FRAGMENT: Final = re.compile(
 )
 
 
-class HtmlFormat:
-    """HTML, well-formed or not; a fragment of a page too."""
-
-    name = "html"
-    suffixes = (".html", ".htm", ".xhtml", ".xht")
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether a page or one of its elements comes first, after comments."""
-        mark, encoding = _marked(head)
-        text = head[len(mark) :].decode(encoding or "latin-1", "replace")
-        start = _LEADING.match(text)
-        at = start.end() if start else 0
-        return bool(_PAGE.match(text, at) or _FRAGMENT.match(text, at))
-
-    def open(self, content: bytes, name: str) -> "HtmlFile":
-        """Read a page."""
-        return HtmlFile(content, name)
+def _recognises(head: bytes) -> bool:
+    """Whether a page or one of its elements comes first, after comments."""
+    mark, encoding = _marked(head)
+    text = head[len(mark) :].decode(encoding or "latin-1", "replace")
+    start = _LEADING.match(text)
+    at = start.end() if start else 0
+    return bool(_PAGE.match(text, at) or _FRAGMENT.match(text, at))
 
 
 class HtmlFile:
@@ -149,4 +139,5 @@ def _byte_or_reference(error: UnicodeError) -> tuple[bytes, int]:
 
 codecs.register_error(_WRITTEN, _byte_or_reference)
 
-FORMAT: Final = HtmlFormat()
+# Well-formed or not; a fragment of a page too.
+FORMAT: Final = FileFormat("html", (".html", ".htm", ".xhtml", ".xht"), _recognises, HtmlFile)

@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, Final
 
-from cotext.files.blocks import Block, Close, Contents, Open
+from cotext.files.blocks import Block, Close, Contents, FileFormat, Open
 from cotext.files.markdown_inline import (
     FOOTNOTE,
     NotFoundError,
@@ -351,17 +351,7 @@ def _footnote_mark(state: Any, silent: bool) -> bool:
     return True
 
 
-class _Markdown:
-    name = "markdown"
-    suffixes = (".md", ".markdown", ".mdown", ".mkd")
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is text: its name alone tells what is Markdown (`cotext.files.table`)."""
-        return b"\0" not in head
-
-    def open(self, content: bytes, name: str) -> MarkdownFile:
-        """Read a text; `name` names it in messages."""
-        return MarkdownFile(content, name)
-
-
-FORMAT = _Markdown()
+# Any text: its name alone tells what is Markdown (`cotext.files.table`).
+FORMAT: Final = FileFormat(
+    "markdown", (".md", ".markdown", ".mdown", ".mkd"), lambda head: b"\0" not in head, MarkdownFile
+)

@@ -33,7 +33,7 @@ _LATIN_WORDS: Final = re.compile(r"[^\W\d_]+")
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
-_DOUBLE: Final = re.compile("[\"“”„«»「」『』]")
+_DOUBLE: Final = re.compile('["“”„«»「」『』]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,11 @@ class MechanicalChecks:
         if not target.strip():
             return []
         whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
-        return [whole] if whole else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
+        return (
+            [whole]
+            if whole
+            else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
+        )
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
@@ -121,7 +125,9 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     Addresses, paths and names in angle brackets may be translated: one that stands for another is no fault.
     """
     ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
-    missing = [text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)]
+    missing = [
+        text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)
+    ]
     added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
     for text in missing:
         if _STRICT.match(text) or not any(_STRICT.match(other) is None for other in added):
@@ -181,5 +187,7 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
 
 def _script(text: str) -> str:
     """The script of most letters of a text, in capitals, as Unicode names it; empty where there are none."""
-    counts = Counter(unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha())
+    counts = Counter(
+        unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha()
+    )
     return max(counts, key=counts.__getitem__, default="") if counts else ""

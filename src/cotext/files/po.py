@@ -13,11 +13,11 @@ said.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from cotext.files.blocks import ANY, Block, Copied, Job, Piece
+from cotext.files.blocks import ANY, BilingualFormat, Block, Copied, Job, Piece
 from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
@@ -150,32 +150,17 @@ class _Entry:
         return [flag.strip() for _, _, line in self.flags for flag in line.split(",") if flag.strip()]
 
 
-@dataclass(frozen=True, slots=True)
-class Po:
-    """The format PO."""
-
-    job: Job = ANY
-    name: str = "po"
-    suffixes: tuple[str, ...] = (".po", ".pot")
-
-    def for_job(self, job: Job) -> "Po":
-        """See `cotext.files.blocks.BilingualFormat`."""
-        return replace(self, job=job)
-
-    def recognises(self, head: bytes) -> bool:
-        """By the first keyword after comments."""
-        return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
-
-    def open(self, content: bytes, name: str) -> SplicedFile:
-        """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
-        charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
-        template = charset == "CHARSET"
-        source = decoded(content, name, "utf-8" if template else charset)
-        entries = list(_entries(source.text, name))
-        return _Catalogue(source.text, name, entries, self.job).opened(partial(source.encoded, name=name))
+def _recognises(head: bytes) -> bool:
+    """By the first keyword after comments."""
+    return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
 
 
-FORMAT = Po()
+def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
+    """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
+    charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
+    source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
+    entries = list(_entries(source.text, name))
+    return _Catalogue(source.text, name, entries, job).opened(partial(source.encoded, name=name))
 
 
 def _entries(text: str, name: str) -> Iterator[_Entry]:
@@ -412,3 +397,6 @@ def _escaped(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{_escaped(text)}"'
+
+
+FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)

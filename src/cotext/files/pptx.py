@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from cotext.files.blocks import FileFormat
 from cotext.files.parts import AttributeText, Package, PartReader, PartsFile, Slot, recognises, relation_of
 from cotext.files.runs import Atom, Paragraph, look_of, new_run, text_atoms
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
@@ -84,28 +85,17 @@ def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]
                 yield f"{label}, picture {element.get('name') or ''}", AttributeText(element, attribute)
 
 
-class PptxFormat:
-    """Office Open XML of presentations."""
-
-    name = "pptx"
-    suffixes = (".pptx", ".pptm", ".ppsx", ".potx")
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is an archive with a folder `ppt`."""
-        return recognises(head, b"ppt/")
-
-    def open(self, content: bytes, name: str) -> PartsFile:
-        """Read a presentation."""
-        package = Package(content, name)
-        readers: list[PartReader] = []
-        for number, slide in enumerate(_slides(package), 1):
-            readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
-            notes = [part for kind, part in package.related(slide) if kind == "notesSlide"]
-            readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
-        messages = list(package.left("ppt/"))
-        if any(name.startswith("ppt/comments/") for name in package.archive.names):
-            messages.append("comments are left as they are")
-        return PartsFile(package.archive, [readers, package.properties()], messages)
+def _open(content: bytes, name: str) -> PartsFile:
+    package = Package(content, name)
+    readers: list[PartReader] = []
+    for number, slide in enumerate(_slides(package), 1):
+        readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
+        notes = [part for kind, part in package.related(slide) if kind == "notesSlide"]
+        readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
+    messages = list(package.left("ppt/"))
+    if any(part.startswith("ppt/comments/") for part in package.archive.names):
+        messages.append("comments are left as they are")
+    return PartsFile(package.archive, [readers, package.properties()], messages)
 
 
 def _slides(package: Package) -> list[str]:
@@ -116,4 +106,6 @@ def _slides(package: Package) -> list[str]:
     return list(dict.fromkeys(targets[key] for key in keys if key in targets))
 
 
-FORMAT: Final = PptxFormat()
+FORMAT: Final = FileFormat(
+    "pptx", (".pptx", ".pptm", ".ppsx", ".potx"), partial(recognises, folder=b"ppt/"), _open
+)

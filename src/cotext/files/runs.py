@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # Names of points that end a line, or a column.
-_BREAKS: Final = frozenset({"br", "cr", "line-break", "tab", "ptab"})
+_BREAKS: Final = frozenset({"br", "cr", "tab", "ptab"})
 _BREAKING: Final = re.compile("([\t\n\r]+)")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from cotext.files.blocks import Block, Close, Contents, Copied, Piece, writable
+from cotext.files.blocks import Block, Close, Contents, Copied, FileFormat, Piece, writable
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, breaks, divided, flows_of, parts_of
 from cotext.files.markup import unescaped
 from cotext.files.text import BYTE_ORDER_MARK, decoded
@@ -211,7 +211,11 @@ def _kind(text: str) -> _Kind | None:
 
 
 class SubtitleFile:
-    """Subtitles, read: the blocks of one document, and the file with other text in its cues."""
+    """Subtitles, read: the blocks of one document, and the file with other text in its cues.
+
+    Raises:
+        CotextError: not UTF-8, no subtitles, or a line of dialogue that is not complete.
+    """
 
     def __init__(self, content: bytes, name: str) -> None:
         self._text = decoded(content, name)
@@ -276,21 +280,9 @@ class SubtitleFile:
         return "".join(found)
 
 
-class _Subtitles:
-    name = "subtitles"
-    suffixes = (".srt", ".vtt", ".ass", ".ssa")
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether it begins as subtitles do."""
-        return _kind(head.decode(errors="ignore")) is not None
-
-    def open(self, content: bytes, name: str) -> SubtitleFile:
-        """Read subtitles.
-
-        Raises:
-            CotextError: not UTF-8, no subtitles, or a line of dialogue that is not complete.
-        """
-        return SubtitleFile(content, name)
-
-
-FORMAT: Final = _Subtitles()
+FORMAT: Final = FileFormat(
+    "subtitles",
+    (".srt", ".vtt", ".ass", ".ssa"),
+    lambda head: _kind(head.decode(errors="ignore")) is not None,
+    SubtitleFile,
+)

@@ -13,7 +13,6 @@ MODULES: Final[tuple[str, ...]] = (
     "wmt",
     "html",
     "docx",
-    "odt",
     "epub",
     "pptx",
     "subtitles",

@@ -11,9 +11,12 @@ stays outside of elements.
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import inf
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -96,13 +99,13 @@ def written(root: Node, text: str, copied: Mapping[Span, Copied]) -> Iterator[Pi
 
     `copied` are the copied texts that stand in it; those of the tree are inserted with their white space.
     """
-    spans = sorted(copied)
+    spans = deque(sorted(copied))
     place = 0
 
     def upto(stop: int) -> Iterator[Piece]:
         nonlocal place
         while spans and spans[0][1] <= stop:
-            span = spans.pop(0)
+            span = spans.popleft()
             yield text[place : span[0]]
             yield copied[span]
             place = span[1]
@@ -162,43 +165,56 @@ def copied_texts(pieces: Sequence[Piece], shown: Mapping[int, str]) -> list[Copi
 
 
 def copied_spans(
-    texts: Sequence[CopiedText], source: str, target: str, alignment: SentenceAlignment | None
+    texts: Sequence[CopiedText], source: str, target: str, alignment: SentenceAlignment
 ) -> dict[int, Span]:
     """Where copied texts stand in a translation, by key; those that it lacks are left out.
 
     Longer ones are looked for first, apart from letters and digits beside them if that is possible. Where one
-    occurs more or less often than in the source, the pairs that the alignment prefers are chosen.
+    occurs more or less often than in the source, the pairs that the alignment prefers are chosen; in order
+    where there are too many to be weighed.
     """
     found: dict[int, Span] = {}
     taken: list[Span] = []  # in order
     by_text: dict[str, list[CopiedText]] = {}
     for each in texts:
         by_text.setdefault(each.shown, []).append(each)
-    for text in sorted(filter(None, by_text), key=len, reverse=True):
-        alike = by_text[text]
-        places = [span for span in _occurrences(text, target, taken) if _apart(target, span)]
+    weighed = 0
+    for text, starts in _starts(filter(None, by_text), target):
+        alike, everywhere = by_text[text], list(_free(text, starts, taken))
+        places = [span for span in everywhere if _apart(target, span)]
         if len(places) < len(alike):
-            places = list(_occurrences(text, target, taken))
-        if not places:
-            continue
+            places = everywhere
         if len(places) != len(alike):
-            aligned = alignment or proportional(source, target)
-            alike, places = _paired(alike, places, aligned, (source, target))
-        for each, place in zip(alike, places, strict=True):
+            weighed += len(places) * len(alike) + len(source) + len(target)
+            if weighed <= MOST_WEIGHED:
+                alike, places = _paired(alike, places, alignment, (source, target))
+        for each, place in zip(alike, places, strict=False):
             found[each.piece.key] = place
             insort(taken, place)
     return found
 
 
-def _occurrences(text: str, target: str, taken: Sequence[Span]) -> Iterator[Span]:
-    start = target.find(text)
-    while start >= 0:
+def _starts(texts: Iterable[str], target: str) -> Iterator[tuple[str, list[int]]]:
+    """Where texts begin in a target, the longest first.
+
+    Those of one length are looked for together, so that many of them take no longer than one.
+    """
+    for length, alike in groupby(sorted(texts, key=len, reverse=True), key=len):
+        found: dict[str, list[int]] = {text: [] for text in alike}
+        for start in range(len(target) - length + 1):
+            if (places := found.get(target[start : start + length])) is not None:
+                places.append(start)
+        yield from found.items()
+
+
+def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[Span]:
+    """The occurrences of a text that begin there, without those that overlap others."""
+    behind = 0
+    for start in starts:
         stop = start + len(text)
-        if overlaps(taken, start, stop):
-            start = target.find(text, start + 1)
-        else:
+        if start >= behind and not overlaps(taken, start, stop):
             yield start, stop
-            start = target.find(text, stop)
+            behind = stop
 
 
 def _apart(target: str, span: Span) -> bool:
@@ -216,15 +232,14 @@ def _paired(
 ) -> tuple[list[CopiedText], list[Span]]:
     """As many pairs as there are, those that agree best first."""
     weights = agreement(alignment, texts, [each.source for each in alike], places)
-    judged = sorted(
-        ((float(weights[j, i]), -i, -j) for i in range(len(alike)) for j in range(len(places))), reverse=True
-    )
+    order = weights.T.flatten().argsort(descending=True, stable=True)  # of equals, the first in the source
     pairs: dict[int, int] = {}
     paired: set[int] = set()
-    for _, i, j in judged:
-        if -i not in pairs and -j not in paired:
-            pairs[-i] = -j
-            paired.add(-j)
+    for number in order.tolist():
+        i, j = divmod(number, len(places))
+        if i not in pairs and j not in paired:
+            pairs[i] = j
+            paired.add(j)
     return [alike[i] for i in pairs], [places[j] for j in pairs.values()]
 
 
@@ -234,6 +249,8 @@ __all__ = ["SentenceAlignment", "project", "proportional", "shown_text"]
 # weight inside of the element than it brings in from outside.
 LEAST_SHARE = 0.5
 COPIED_WEIGHT = 1000.0  # of a copied text with itself: no span leaves it out
+# Pairs of units, and of elements and units, that are weighed; a sentence of more is one of hundreds of words.
+MOST_WEIGHED: Final = 1 << 19
 
 
 def project(
@@ -250,6 +267,8 @@ def project(
         alignment: Of the texts that the model read (`shown_text(pieces, shown)`) and wrote; None: in
             proportion to length.
         shown: What stands for copied text, by key; itself where not given.
+
+    Elements of a sentence of hundreds of words are placed in proportion, in linear time.
     """
     if all(isinstance(piece, str) for piece in pieces):
         return merged([target])
@@ -257,13 +276,19 @@ def project(
     source = shown_text(pieces, shown)
     if source == target:
         return merged(pieces)
+    alignment = alignment or proportional(source, target)
     texts = copied_texts(pieces, shown)
     found = copied_spans(texts, source, target, alignment)
     root = tree_of(pieces, shown, {each.piece.key for each in texts} - found.keys())
-    edges = {edge for node in root.all() for edge in (node.start, node.stop)}
+    nodes = list(root.all())
+    edges = {edge for node in nodes for edge in (node.start, node.stop)}
     sides = _Side(source, edges, [each.source for each in texts]), _Side(target, (), found.values())
-    pairs = [(each.source, found[each.piece.key]) for each in texts if each.piece.key in found]
-    _Projection(*sides, _unit_weights(alignment or proportional(source, target), *sides, pairs), root).place()
+    of_source, of_target = (len(side.units) for side in sides)
+    if of_source * of_target + len(nodes) * (of_source + of_target) > MOST_WEIGHED:
+        _place_in_proportion(root, *sides)
+    else:
+        pairs = [(each.source, found[each.piece.key]) for each in texts if each.piece.key in found]
+        _Projection(*sides, _unit_weights(alignment, *sides, pairs), root).place()
     return merged(written(root, target, {found[e.piece.key]: e.piece for e in texts if e.piece.key in found}))
 
 
@@ -294,6 +319,32 @@ def _unit_weights(
         weights[u] = 0.0
         weights[u, v] = COPIED_WEIGHT
     return weights
+
+
+def _place_in_proportion(root: Node, source: _Side, target: _Side) -> None:
+    """Give every node its place by how many units of the source are before it and in it."""
+    root.place, of_source = (0, len(target.text)), max(len(source.units), 1)
+    for parent in root.all():
+        least, most = parent.place
+        for node in parent.children:
+            inside = source.within(node.start, node.stop)
+            start, stop = (n * len(target.units) // of_source for n in (inside.start, inside.stop))
+            first = last = target.units[start - 1].stop if start else 0
+            if node.is_element and start < stop:
+                first, last = target.units[start].start, target.units[stop - 1].stop
+            first, last = (min(max(place, least), most) for place in (first, last))
+            node.place = first if node.opened else least, last if node.closed else most
+            if isinstance(node.piece, Copied):
+                node.spaces = _spaces(node, source.text, target.text, first)
+
+
+def _spaces(node: Node, source: str, target: str, place: int) -> tuple[str, str]:
+    """White space around an inserted text, as in the source where the target has none."""
+    lacks = node.start > 0 and source[node.start - 1].isspace() and place > 0
+    before = " " if lacks and not target[place - 1].isspace() else ""
+    lacks = node.stop < len(source) and source[node.stop].isspace() and place < len(target)
+    after = " " if lacks and not target[place].isspace() else ""
+    return before, after
 
 
 class _Projection:
@@ -379,7 +430,7 @@ class _Projection:
             if start < place < stop:
                 place = stop if not other.opened or (behind and other.closed) else start
         if isinstance(node.piece, Copied):
-            node.spaces = self._spaces(node, place)
+            node.spaces = _spaces(node, self.source.text, self.target.text, place)
         return place
 
     def _wanted(self, node: Node, parent: Node) -> tuple[int, bool]:
@@ -420,15 +471,6 @@ class _Projection:
         if float(gained[0][best] - gained[1][best]) <= 0:
             return parent.place[0]
         return self.target.units[parent.units.start + best].stop
-
-    def _spaces(self, node: Node, place: int) -> tuple[str, str]:
-        """White space around an inserted text, as in the source where the target has none."""
-        source, target = self.source.text, self.target.text
-        lacks = node.start > 0 and source[node.start - 1].isspace() and place > 0
-        before = " " if lacks and not target[place - 1].isspace() else ""
-        lacks = node.stop < len(source) and source[node.stop].isspace() and place < len(target)
-        after = " " if lacks and not target[place].isspace() else ""
-        return before, after
 
 
 def _sums(weights: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from cotext.data.sentence_ends import sentence_ends
-from cotext.files.blocks import Block, Contents, Copied, Piece, writable
+from cotext.files.blocks import Block, Contents, Copied, FileFormat, Piece, writable
 from cotext.runtime.errors import CotextError
 
 # --- Lines broken at a fixed width: detected, joined to paragraphs, and broken again.
@@ -270,28 +270,20 @@ def decoded(content: bytes, name: str) -> str:
     return text
 
 
-class _Text:
-    name = "prose"
-    suffixes = (".txt", ".text")
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether it is text that is no corpus of one sentence a line."""
-        if b"\0" in head:
+def _recognises(head: bytes) -> bool:
+    """Whether it is text that is no corpus of one sentence a line."""
+    if b"\0" in head:
+        return False
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
             return False
-        try:
-            text = head.decode()
-        except UnicodeDecodeError as error:
-            if error.start < len(head) - 3:
-                return False
-            text = head[: error.start].decode()
-        lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
-        # The end may have cut the last line.
-        cut_off = lines and not lines[-1].after and len(lines) > 1
-        return bool(looks_like_prose(lines[:-1] if cut_off else lines))
-
-    def open(self, content: bytes, name: str) -> TextFile:
-        """Read a text; `name` names it in messages."""
-        return TextFile(content, name)
+        text = head[: error.start].decode()
+    lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
+    # The end may have cut the last line.
+    cut_off = lines and not lines[-1].after and len(lines) > 1
+    return bool(looks_like_prose(lines[:-1] if cut_off else lines))
 
 
-FORMAT = _Text()
+FORMAT: Final = FileFormat("prose", (".txt", ".text"), _recognises, TextFile)

@@ -10,12 +10,12 @@ What is written is a submission: of every line that is in the languages of the j
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from cotext.data.formats.wmt import Paragraphs, WmtLine, paragraphs, submission_line, unfenced, wmt_line
 from cotext.data.languages import fitting_codes, same_language
-from cotext.files.blocks import ANY, Block, Contents, Job, OpenedFile
+from cotext.files.blocks import ANY, BilingualFormat, Block, Contents, Job, OpenedFile
 from cotext.files.html import FORMAT as HTML
 from cotext.files.places import decoded, without_halves
 from cotext.files.strings import has_letters
@@ -27,32 +27,13 @@ MAX_LINE_CHARACTERS: Final = 1 << 24
 _JSON: Final = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
 
 
-@dataclass(frozen=True, slots=True)
-class Wmt:
-    """The format of the shared task."""
-
-    job: Job = ANY
-    name: str = "wmt"
-    suffixes: tuple[str, ...] = (".jsonl",)
-
-    def for_job(self, job: Job) -> "Wmt":
-        """See `cotext.files.blocks.BilingualFormat`."""
-        return replace(self, job=job)
-
-    def recognises(self, head: bytes) -> bool:
-        """By the keys of the first line."""
-        first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
-        if not first.startswith(b"{"):
-            return False
-        keys = set(re.findall(rb'"(doc_id|tgt_lang|source_doc|src_text)"\s*:', first))
-        return keys >= {b"doc_id", b"tgt_lang"} and bool(keys & {b"source_doc", b"src_text"})
-
-    def open(self, content: bytes, name: str) -> "WmtFile":
-        """Read the lines; raises CotextError where one is not as the task has it, with its number."""
-        return WmtFile(content, name, self.job)
-
-
-FORMAT = Wmt()
+def _recognises(head: bytes) -> bool:
+    """By the keys of the first line."""
+    first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    if not first.startswith(b"{"):
+        return False
+    keys = set(re.findall(rb'"(doc_id|tgt_lang|source_doc|src_text)"\s*:', first))
+    return keys >= {b"doc_id", b"tgt_lang"} and bool(keys & {b"source_doc", b"src_text"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +75,9 @@ class _JsonValues:
 
 
 class WmtFile:
-    """Lines of the task, read."""
+    """Lines of the task, read; raises CotextError where one is not as the task has it, with its number."""
 
-    def __init__(self, content: bytes, name: str, job: Job) -> None:
+    def __init__(self, content: bytes, name: str, job: Job = ANY) -> None:
         self._content, self._name, self._job = content, name, job
         self.contents = Contents()
         self._left_out: dict[str, int] = {}
@@ -191,3 +172,6 @@ class WmtFile:
             self.contents.messages.append(
                 f"{self._instructions} lines have instructions, which are not obeyed"
             )
+
+
+FORMAT: Final = BilingualFormat("wmt", (".jsonl",), _recognises, WmtFile, WmtFile)

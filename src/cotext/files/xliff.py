@@ -10,13 +10,14 @@ itself, as what stands for something (x, ph, it, cp) does. What is marked as not
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
-from cotext.files.blocks import ANY, Block, Close, Copied, Job, Open, Piece, Point, merged
+from cotext.files.blocks import ANY, BilingualFormat, Block, Close, Copied, Job, Open, Piece, Point, merged
 from cotext.files.places import (
     Edit,
     Element,
@@ -214,60 +215,38 @@ _UNTRANSLATED: Final = ("new", "needs-translation", "initial")
 _FINAL: Final = ("final", "signed-off")
 
 
-@dataclass(frozen=True, slots=True)
-class Xliff:
-    """The format XLIFF."""
-
-    job: Job = ANY
-    name: str = "xliff"
-    suffixes: tuple[str, ...] = (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf")
-
-    def for_job(self, job: Job) -> "Xliff":
-        """See `cotext.files.blocks.BilingualFormat`."""
-        return replace(self, job=job)
-
-    def recognises(self, head: bytes) -> bool:
-        """By the root element."""
-        return has_root(head, _ROOT)
-
-    def open(self, content: bytes, name: str) -> SplicedFile:
-        """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
-        source = decoded_xml(content, name)
-        root = read_markup(source.text, name)
-        # Files of tools of 1.x may leave it out.
-        version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
-        if root.name != "xliff" or version is None:
-            found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
-            raise CotextError(
-                f"{name}: {found} is none of the versions of XLIFF that are read: 1.2, 2.0, 2.1, 2.2"
-            )
-        reader = _Reader(source.text, name, self.job, root, version == "2")
-        documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
-        reader.check()
-        return SplicedFile(
-            source.text,
-            partial(source.encoded, name=name, errors="xmlcharrefreplace"),
-            documents,
-            reader.messages(),
-            bilingual=True,
-            once=reader.once,
+def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
+    """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
+    source = decoded_xml(content, name)
+    root = read_markup(source.text, name)
+    # Files of tools of 1.x may leave it out.
+    version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
+    if root.name != "xliff" or version is None:
+        found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
+        raise CotextError(
+            f"{name}: {found} is none of the versions of XLIFF that are read: 1.2, 2.0, 2.1, 2.2"
         )
+    reader = _Reader(source.text, name, job, root, version == "2")
+    documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
+    reader.check()
+    return SplicedFile(
+        source.text,
+        partial(source.encoded, name=name, errors="xmlcharrefreplace"),
+        documents,
+        reader.messages(),
+        bilingual=True,
+        once=reader.once,
+    )
 
 
-FORMAT = Xliff()
-
-
-@dataclass(slots=True)
-class _Counts:
-    """Units that are not translated, by the reason."""
-
-    kept: int = 0
-    review: int = 0
-    final: int = 0
-    locked: int = 0
-    sized: int = 0
-    binary: int = 0
-    other_languages: int = 0
+# What is said of units that are not translated, by the reason.
+_KEPT: Final = "translated segments stay as they are, as context"
+_IN_REVIEW: Final = "segments that wait for a review stay; translate unfinished entries to replace them"
+_IS_FINAL: Final = "segments are final, and stay"
+_LOCKED: Final = "units are marked translate=no, and stay"
+_BINARY: Final = "units of other contents than text (bin-unit) stay"
+_FOREIGN: Final = "files are of other languages, and stay"
+_SIZED: Final = "units say how long their target may be; that is not checked"
 
 
 class _Reader:
@@ -276,7 +255,7 @@ class _Reader:
     def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
         self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
         self._lines = Lines(text)
-        self._counts = _Counts()
+        self._counts: Counter[str] = Counter()
         self._unnamed_target = False
         self._files = 0
         self._languages: set[str] = set()
@@ -291,7 +270,7 @@ class _Reader:
         self._languages.add(f"{source or '?'}-{target or '?'}")
         for found, wanted in ((source, self._job.source_language), (target, self._job.target_language)):
             if found and wanted and not same_language(found, wanted):
-                self._counts.other_languages += 1
+                self._counts[_FOREIGN] += 1
                 return
         if not target and self._job.target_language:
             tag = self._text[holder.start : holder.inner]
@@ -310,14 +289,14 @@ class _Reader:
                 yield from self._group(child, inner, space)
             elif child.name in ("trans-unit", "unit"):
                 if not inner:
-                    self._counts.locked += 1
+                    self._counts[_LOCKED] += 1
                     continue
-                self._counts.sized += any(
+                self._counts[_SIZED] += any(
                     key.endswith(("maxwidth", "sizeRestriction")) for key in child.attributes
                 )
                 yield from self._segments_of_unit(child, space) if self._second else self._unit(child, space)
             elif child.name == "bin-unit":
-                self._counts.binary += 1
+                self._counts[_BINARY] += 1
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """A trans-unit of 1.2; where it is segmented, each segment is a slot of its own."""
@@ -414,14 +393,14 @@ class _Reader:
     def _wanted(self, target: Element | None, state: str) -> bool:
         """Whether a segment is to be translated; counted where not."""
         if state in _FINAL:
-            self._counts.final += 1
+            self._counts[_IS_FINAL] += 1
             return False
         if target is None or not target.text.strip() or state in _UNTRANSLATED or self._job.entries == "all":
             return True
         if state.startswith(_UNFINISHED):
-            self._counts.review += self._job.entries == "untranslated"
+            self._counts[_IN_REVIEW] += self._job.entries == "untranslated"
             return self._job.entries == "unfinished"
-        self._counts.kept += 1
+        self._counts[_KEPT] += 1
         return False
 
     def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
@@ -443,7 +422,7 @@ class _Reader:
 
     def check(self) -> None:
         """Raise CotextError where nothing is of the languages of the job, or the target has no name."""
-        if self._files and self._counts.other_languages == self._files:
+        if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
                 f"{self._name}: is of the languages {', '.join(sorted(self._languages))}, the run of "
@@ -454,29 +433,10 @@ class _Reader:
 
     def messages(self) -> list[str]:
         """What is not translated, and why."""
-        counts = self._counts
-        said = (
-            (counts.kept, "translated segments stay as they are, as context"),
-            (
-                counts.review,
-                "segments that wait for a review stay; translate unfinished entries to replace them",
-            ),
-            (counts.final, "segments are final, and stay"),
-            (counts.locked, "units are marked translate=no, and stay"),
-            (counts.binary, "units of other contents than text (bin-unit) stay"),
-            (counts.other_languages, "files are of other languages, and stay"),
-            (counts.sized, "units say how long their target may be; that is not checked"),
-        )
+        compared = "the languages of the job are not known, and not compared with those of the file"
         known = self._job.source_language and self._job.target_language
-        compared = (
-            []
-            if known
-            else [
-                "the languages of the job are not known, and not compared with those of the file "
-                f"({', '.join(sorted(self._languages))})"
-            ]
-        )
-        return compared + [f"{count} {what}" for count, what in said if count]
+        said = [] if known else [f"{compared} ({', '.join(sorted(self._languages))})"]
+        return said + [f"{count} {what}" for what, count in self._counts.items() if count]
 
 
 def _is_first(root: Element) -> bool:
@@ -560,3 +520,12 @@ def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
         return Kind("stands", shown=shown if name == "ph" else "")
 
     return kind_of
+
+
+FORMAT: Final = BilingualFormat(
+    "xliff",
+    (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf"),
+    partial(has_root, root=_ROOT),
+    _open,
+    _open,
+)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from cotext.data.batch import Batch, Labels
 from cotext.layers.kernels.packing import take_rows
 from cotext.layers.kernels.precision import precise_dtype
-from cotext.models.interface import AutoregressiveModel, TranslationModel
+from cotext.models.interface import TranslationModel
 
 # --- Probabilities of the output layer in place of its logits, and the products of its gradients.
 #
@@ -224,7 +224,7 @@ class CrossEntropy:
         found.labels = Labels.of(found)
         return found
 
-    def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
+    def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current` and `nll_context`, without smoothing or discount.
 
         And `undiscounted`: the smoothed loss of all labels, without discount.

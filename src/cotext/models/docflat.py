@@ -21,15 +21,16 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import (
+    ActiveGroups,
     ExtraKeys,
     FlatBatchAttention,
     FlatContext,
     FlatLayout,
     GateKind,
+    PrefixedCache,
     RowOrder,
     Sequences,
 )
-from cotext.layers.flat_decoding import ActiveGroups, PrefixedCache
 from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize

@@ -52,47 +52,12 @@ class State(Protocol):
         """Keep the given entries [B'] with all `beam` rows of each."""
 
 
-class AutoregressiveModel(Protocol):
-    """A model that translates from left to right.
-
-    `decode` is one code for training and for search: on a state that was never opened it computes all T
-    positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
-    (sentence -1) stands on the right, and only in the first call after `open` or in the last.
-    """
-
-    @property
-    def sees_other_rows(self) -> bool:
-        """See `System`."""
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The output layer, [V, D]: logits are hidden @ output_weight.T + output_bias."""
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """Bias of the output layer, [V], or None: zeros."""
-
-    @property
-    def int8_output(self) -> Int8Linear | None:
-        """See `System`."""
-
-    @property
-    def loss_bias(self) -> Tensor | None:
-        """The same in the loss, where symbols that are new are held back at first."""
-
-    def encode(self, source: Source) -> Any:
-        """Read the source; returns the model's own kind of `State`."""
-
-    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
-        """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
-
-
 class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
     together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
-    configurations, that leave some parameters unused. `output_bias` [V]: see `AutoregressiveModel`;
+    configurations, that leave some parameters unused. `output_bias` [V]: of the output layer, None: zeros;
     `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
     `recomputes`: whether blocks keep their inputs alone for the backward pass.
     """
@@ -111,11 +76,11 @@ class System(nn.Module, ABC):
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """The output layer: [V, D]."""
+        """The output layer, [V, D]: logits are hidden @ output_weight.T + output_bias."""
 
     @property
     def loss_bias(self) -> Tensor | None:
-        """See `AutoregressiveModel`."""
+        """`output_bias` in the loss, where symbols that are new are held back at first."""
         bias = self.output_bias
         for symbols in self.new_symbols:
             assert isinstance(symbols, NewSymbols)
@@ -174,7 +139,12 @@ class System(nn.Module, ABC):
 
 
 class TranslationModel(System):
-    """A system that translates from left to right: `AutoregressiveModel` says what its methods do."""
+    """A system that translates from left to right.
+
+    `decode` is one code for training and for search: on a state that was never opened it computes all T
+    positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
+    (sentence -1) stands on the right, and only in the first call after `open` or in the last.
+    """
 
     @abstractmethod
     def layouts(

@@ -54,14 +54,3 @@ def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | N
     """
     with torch.device("meta"):
         return count_parameters(build_model(config, vocabulary, source_vocabulary))
-
-
-def parameters_at_base(config: Config) -> int:
-    """Number of trained numbers of a recipe at base size with 32,000 subwords."""
-    view, model = config.view, config.model
-    if model.shift == "corpus":
-        model = model.model_copy(update={"shift": 0})
-    # Numbers of sentences are not counted: how many there are is a matter of the corpus.
-    brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
-    counted = {"model": model, "view": view.model_copy(update=brackets)}
-    return parameters_asked(config.model_copy(update=counted), 32_000)

@@ -24,7 +24,7 @@ from cotext.layers.half_linear import HalfLinear
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import AutoregressiveModel, Engine, Model, NonAutoregressiveModel
+from cotext.models.interface import Engine, Model
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
 
@@ -51,7 +51,7 @@ def halved(model: Model, precision: Half, least: int) -> Model:
     return made.eval()
 
 
-def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor) -> Tensor:
+def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
     """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
     if model.int8_output is None:
         return linear(hidden_ND, model.output_weight, model.output_bias)
@@ -59,9 +59,7 @@ def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND
     return logits_NV
 
 
-def output_of(
-    model: AutoregressiveModel | NonAutoregressiveModel, symbols_U: Tensor
-) -> Callable[[Tensor], Tensor]:
+def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
     """The output layer of some symbols alone, without gradients: [N, D] -> [N, U]."""
     if model.int8_output is not None:
         return model.int8_output.of(symbols_U)

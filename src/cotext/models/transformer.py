@@ -160,7 +160,7 @@ class Transformer(TranslationModel):
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
+        """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `TranslationModel`."""
         context = _target_context(state)
         if not state.caches and state.layouts.input_sentence is not sentence:
             state.layouts = self._with_target(state.layouts, state.rows, sentence, self.training)

@@ -18,7 +18,7 @@ from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source
 from cotext.data.collate import padded
 from cotext.layers.kernels.precision import precise_dtype
-from cotext.models.interface import AutoregressiveModel
+from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.search.constraints import (
     Align,
@@ -193,7 +193,7 @@ class _Frontier:
 
 
 def search(
-    model: AutoregressiveModel,
+    model: TranslationModel,
     source: Source,
     requests: Sequence[SearchRequest],
     symbols: SearchSymbols,
@@ -255,7 +255,7 @@ def search(
 
 
 def _read_prefixes(
-    model: AutoregressiveModel,
+    model: TranslationModel,
     state: Any,
     requests: Sequence[SearchRequest],
     rules: Rules,
@@ -312,7 +312,7 @@ def _start(
 
 
 def _nbest_beam(
-    model: AutoregressiveModel,
+    model: TranslationModel,
     requests: Sequence[SearchRequest],
     options: SearchOptions,
     frontier: _Frontier,

@@ -4,7 +4,6 @@ They are made by whoever knows the source (`cotext.translation.terms.terms`), an
 (`cotext.search.lexical`).
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,14 +32,6 @@ class SentenceConstraints:
 class Guide(Protocol):
     """The constraints of all sentences of documents that are translated together."""
 
-    def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
-        """The constraints of a sentence, both indices from 0 in the order of the input.
-
-        `earlier`: translations of sentences of this document that are finished, this one too where it is
-        searched again with others of its row.
-        """
-        ...
-
-    def awaits(self, document: int, sentence: int) -> Collection[int]:
-        """The sentences before it, of the same document, whose translations decide on its constraints."""
+    def constraints(self, document: int, sentence: int) -> SentenceConstraints:
+        """The constraints of a sentence, both indices from 0 in the order of the input."""
         ...

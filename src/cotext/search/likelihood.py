@@ -17,7 +17,7 @@ from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import beginnings, ctc_scores, fits, units
-from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.precision import output_logits
 
 CHUNK = 512  # labels whose logits are there at a time
@@ -34,7 +34,7 @@ class ForcedPass:
     decode: Callable[[], Tensor]
 
 
-def autoregressive_pass(model: AutoregressiveModel, batch: Batch) -> ForcedPass:
+def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
     """Teacher forcing: decoder inputs are those of the target."""
     state = model.encode(batch.source)
     decode = partial(model.decode, batch.target_input, batch.input_sentence, state)
@@ -59,9 +59,7 @@ def sentence_of_label(batch: Batch) -> Tensor:
     return first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
 
 
-def negative_log_likelihood(
-    model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor, label_N: Tensor
-) -> Tensor:
+def negative_log_likelihood(model: Model, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
     """Negative log-likelihoods of labels, given their hidden states: [N]."""
     if model.int8_output is not None:
         parts = zip(torch.split(hidden_ND, CHUNK), torch.split(label_N, CHUNK), strict=True)
@@ -72,14 +70,14 @@ def negative_log_likelihood(
     return nll_N
 
 
-def label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
+def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
 
 
-def autoregressive_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
+def autoregressive_nll(model: TranslationModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the current sentences of all rows, one after the other, in float64."""
     return sentence_sums(batch, label_nll(model, batch))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.layers.kernels.precision import precise
-from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+from cotext.models.interface import Model
 from cotext.models.precision import output_logits, output_of
 
 
@@ -28,7 +28,7 @@ class OutputLayer:
 
     def __init__(
         self,
-        model: AutoregressiveModel | NonAutoregressiveModel,
+        model: Model,
         shortlists: Sequence[Tensor | None],
         always: Iterable[int],
     ) -> None:

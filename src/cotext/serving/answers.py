@@ -28,16 +28,19 @@ RETRY_SECONDS: Final = 2.0
 class TextAnswer:
     """Their translation: as many documents of as many blocks, and the sentences beside their translations.
 
+    `alternatives`: the documents again, with the second best translation of every sentence, the third, ...
     `bytes`: about what it takes to keep it: its characters, and what stands around them.
     """
 
     documents: list[list[Block]]
     pairs: list[PairedSentence]
+    alternatives: list[list[list[Block]]] = field(default_factory=list)
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the bytes: in the thread that made the answer, as there may be many blocks."""
-        blocks = [block for document in self.documents for block in document]
+        versions = (self.documents, *self.alternatives)
+        blocks = [block for documents in versions for document in documents for block in document]
         characters = sum(len(block.text) for block in blocks)
         characters += sum(len(pair.source) + len(pair.target) for pair in self.pairs)
         object.__setattr__(self, "bytes", 4 * characters + 500 * (len(blocks) + len(self.pairs) + 1))

@@ -156,6 +156,7 @@ async def translate(request: Request) -> Response:
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,
+        alternatives=alternatives,
     )
     found = await translated(request, client, asked)
     answers = [each.text for each in found]
@@ -164,22 +165,23 @@ async def translate(request: Request) -> Response:
         told = [_told(each.source) for each in found]
         answer["detectedLanguage"] = told if is_list else told[0]
     if alternatives:
-        answer["alternatives"] = [[] for _ in texts] if is_list else []
+        others = [list(each.alternatives) for each in found]
+        answer["alternatives"] = others if is_list else others[0]
     return JSONResponse(answer)
 
 
 def _texts(wanted: Fields, most: int) -> tuple[list[str], bool]:
     """The texts of a request, and whether they are a list; `most`: of a list."""
-    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
-    if not texts:
+    if "q" not in wanted:
         raise RequestError(400, "Parameter 'q' not specified.")
+    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
     if len(texts) > most:
         raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
     return texts, is_list
 
 
 def _alternatives(wanted: Fields) -> int:
-    """How many are wanted; there is none to give, as search keeps its best hypothesis alone."""
+    """How many are wanted; there are fewer than the beam is wide."""
     value = wanted.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
     if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():

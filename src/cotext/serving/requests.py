@@ -76,7 +76,7 @@ class Fields:
     """
 
     def __init__(self, found: Mapping[str, Any]) -> None:
-        self._found = {name: value for name, value in found.items() if value is not None and value != []}
+        self._found = {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def of_form(cls, lists: Mapping[str, list[Any]]) -> "Fields":

@@ -25,6 +25,7 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
+from cotext.translation.translator import alternatives
 from cotext.translation.wishes import Wishes
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
@@ -40,7 +41,8 @@ class TextRequest:
 
     Blocks without `translate` are context; those without `split` are a sentence each. `given`: translations
     of sentences that are not searched, and are context of those after them, by document and sentence as they
-    are counted once blocks are split. `fast`: greedy search instead of the run's. `log`: windows that were
+    are counted once blocks are split. `fast`: greedy search instead of the run's. `alternatives`: as many
+    further translations as the run's beam has, none with terms or copied text. `log`: windows that were
     found before, and where others are noted; a request with one is computed by itself.
     """
 
@@ -49,6 +51,7 @@ class TextRequest:
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     fast: bool = False
+    alternatives: bool = False
     splitting: Splitting | None = field(default_factory=Splitting)
     log: WindowLog | None = None
 
@@ -173,10 +176,13 @@ class Service:
         everything = range(len(texts.documents))
         guide, taken = texts.guide(everything), texts.taken(everything)
         work.on_sentence = on_sentence
-        found = dict(opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
+        lists = request.alternatives and guide is None
+        translator = shared.opened_for(work, request.fast, lists).translator
+        found = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(found.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))
-        return TextAnswer(texts.blocks(found), list(pairs))
+        others = [texts.blocks(each) for each in alternatives(found)]
+        return TextAnswer(texts.blocks(found), list(pairs), others)
 
     def check_sentences(self, sentences: int) -> None:
         """Refuse a request of more sentences than are taken at once, with RequestError 413."""
@@ -199,6 +205,7 @@ def _key(request: TextRequest, client: Client) -> str:
         request.wishes.settings,
         given,
         request.fast,
+        request.alternatives,
         request.splitting,
         by_itself,
     )

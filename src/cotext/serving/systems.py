@@ -87,58 +87,33 @@ def open_systems(
     threads: int | None = None,
     languages: Languages | None = None,
 ) -> Systems:
-    """Load runs, each under its name: `NAME=FOLDER`, that of a model, or as `names_of` calls its folder.
+    """Load runs, each under its name: `NAME=FOLDER`, that of a model, or the last part of its path.
 
     `languages`: of runs that do not know theirs.
 
     Raises:
-        CotextError: as `resolve_run`, `open_run` and `Systems`, or a folder named twice.
+        CotextError: as `resolve_run`, `open_run` and `Systems`.
     """
-    named = [_named(run) for run in runs]
-    free = iter(names_of([folder for name, folder in named if not name]))
     return Systems(
         [
-            System(
-                name or next(free),
-                _with_languages(open_run(folder, device, {"nbest": 1}, threads=threads), languages),
-            )
-            for name, folder in named
+            System(name, _with_languages(open_run(folder, device, {"nbest": 1}, threads=threads), languages))
+            for name, folder in map(_named, runs)
         ]
     )
 
 
 def _named(run: str | Path) -> tuple[str, Path]:
-    """The name that a person gave to a run, or none, and its folder; a model that has a name keeps it."""
+    """The name of a run and its folder; a model that has a name keeps it."""
     name, equals, folder = str(run).partition("=")
     if not equals or Path(run).exists():
         own = resolve_run(run)
-        return "" if own == Path(run) else str(run), own
+        return own.resolve().name if own == Path(run) else str(run), own
     if not _NAME.fullmatch(name):
         raise CotextError(
             f"{run}: {shown(name)} cannot be the name of a system: up to 64 letters, digits, dots, hyphens "
             "and underscores, a letter or digit first"
         )
     return name, resolve_run(folder)
-
-
-def names_of(folders: Sequence[Path]) -> list[str]:
-    """Names of folders: the last part of each path, and of those that are alike, as many as tell them apart.
-
-    Raises:
-        CotextError: a folder twice.
-    """
-    parts = [folder.resolve().parts for folder in folders]
-    if twice := next(
-        (folder for folder, each in zip(folders, parts, strict=True) if parts.count(each) > 1), None
-    ):
-        raise CotextError(f"{twice}: named twice; name each run once")
-    counts = [1] * len(parts)
-    while True:
-        names = ["/".join(each[-count:]) for each, count in zip(parts, counts, strict=True)]
-        alike = [names.count(name) > 1 for name in names]
-        if not any(alike):
-            return names
-        counts = [count + same for count, same in zip(counts, alike, strict=True)]
 
 
 def _with_languages(opened: OpenedRun, languages: Languages | None) -> OpenedRun:

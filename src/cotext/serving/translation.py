@@ -52,7 +52,8 @@ class TranslationRequest:
     `systems`: candidates of one target language. The language of each document is detected if they have
     several source languages, or if `detects`. `together`: the texts are one document. `context` is read
     before each document. `place`: in a session, where each document is a segment, and all have one language.
-    `fast`: greedy search.
+    `fast`: greedy search. `alternatives`: how many further translations of each text, at most; none in a
+    session.
     """
 
     texts: Sequence[str]
@@ -64,15 +65,17 @@ class TranslationRequest:
     context: str = ""
     wishes: Wishes = field(default_factory=Wishes)
     fast: bool = False
+    alternatives: int = 0
     detects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedText:
-    """The translation of a text, and the language that the text is in."""
+    """The translation of a text, other translations, and the language that the text is in."""
 
     text: str
     source: Detected
+    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,23 +161,34 @@ async def translated(request: Request, client: Client, asked: TranslationRequest
     documents = await to_thread.run_sync(_documents, asked)
     context = _context(asked.context)
 
-    async def found() -> dict[int, Sequence[Block]]:
-        """The blocks of each document, translated by its system."""
-        blocks: dict[int, Sequence[Block]] = {}
+    async def found() -> dict[int, list[Sequence[Block]]]:
+        """The blocks of each document, translated by its system, and translated otherwise."""
+        blocks: dict[int, list[Sequence[Block]]] = {}
         for name in dict.fromkeys(each.system.name for each in documents):
             chosen = {number: each for number, each in enumerate(documents) if each.system.name == name}
             parts = tuple((*context, *each.blocks) for each in chosen.values())
-            of_system = TextRequest(service.systems.named(name), parts, asked.wishes, fast=asked.fast)
+            system, lists = service.systems.named(name), asked.alternatives > 0 and asked.place is None
+            of_system = TextRequest(system, parts, asked.wishes, fast=asked.fast, alternatives=lists)
             answer = await translate(service, of_system, client, asked.place)
-            blocks |= {n: each[len(context) :] for n, each in zip(chosen, answer.documents, strict=True)}
+            versions = zip(answer.documents, *answer.alternatives, strict=True)
+            for number, each in zip(chosen, versions, strict=True):
+                blocks[number] = [version[len(context) :] for version in each]
         return blocks
 
     blocks = await unless_gone(request, found())
     return await to_thread.run_sync(
         lambda: [
-            text for number, document in enumerate(documents) for text in document.written(blocks[number])
+            _with_others(versions, asked.alternatives)
+            for number, document in enumerate(documents)
+            for versions in zip(*(document.written(each) for each in blocks[number]), strict=True)
         ]
     )
+
+
+def _with_others(versions: Sequence[TranslatedText], most: int) -> TranslatedText:
+    """The first of several versions of a text, with what differs among the others."""
+    others = dict.fromkeys(each.text for each in versions if each.text != versions[0].text)
+    return replace(versions[0], alternatives=tuple(others)[:most])
 
 
 def _documents(asked: TranslationRequest) -> list[_Document]:

@@ -19,8 +19,8 @@ from cotext.models.parameters import count_parameters
 from cotext.runtime.devices import multiplies_bfloat16
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.setup import TrainingSetup, set_up
+from cotext.training.trainer import TrainingCallbacks
 
 UPDATES: Final = 3  # made; the first is not timed
 BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision

@@ -137,22 +137,6 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
             temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
-def data_of(run: Path, folder: Path | None) -> PreparedData:
-    """Open the data that a run was trained on: `folder`, or if None the one noted in `data.json`.
-
-    Raises:
-        CotextError: nothing noted or no longer there, or data of another tokenizer than the run's.
-    """
-    tokenizer = load_tokenizer(run / "tokenizer")
-    data = open_data(folder or _noted_folder(run))
-    if data.tokenizer.fingerprint != tokenizer.fingerprint:
-        raise CotextError(
-            f"{data.folder}: prepared with another tokenizer than that of {run}; give --data FOLDER, the "
-            "data that it was trained on"
-        )
-    return data
-
-
 def other_languages(run: Path, data: PreparedData) -> str:
     """A message where a run that training starts from was told other languages; empty where it was not.
 
@@ -167,21 +151,6 @@ def other_languages(run: Path, data: PreparedData) -> str:
         f"{data.folder}: rows begin with the symbols of {here or 'no language'}, and those of {run} with "
         f"{there}; the system learns another language from here on"
     )
-
-
-def _noted_folder(run: Path) -> Path:
-    try:
-        folder = Path(noted_data(run)["folder"])
-    except KeyError:
-        raise CotextError(
-            f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
-            "--data FOLDER"
-        ) from None
-    if not store_exists(folder / TRAIN):
-        raise CotextError(
-            f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
-        )
-    return folder
 
 
 # --- The corpus of a training run: prepared data as one configuration cuts and samples it.

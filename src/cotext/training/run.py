@@ -25,12 +25,12 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME, working_in
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import PreparedData, note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.setup import TrainingSetup, set_up
 from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import written_config
+from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import WarmStart
 from cotext.translation.translator import DocumentTranslator
 

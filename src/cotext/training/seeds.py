@@ -13,11 +13,11 @@ from cotext.models.run_folder import seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import is_first_process
 from cotext.runtime.locks import NAME, require_free
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import PreparedData, corpus_of, open_data
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run import require_own, train
 from cotext.training.start_settings import settle
+from cotext.training.trainer import TrainingCallbacks
 
 
 def train_seeds(

@@ -19,11 +19,10 @@ from cotext.runtime.devices import choose_threads, keep_few_kernels
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.prepared_data import Corpus, PreparedData, corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.start_settings import settle
-from cotext.training.trainer import Trainer
+from cotext.training.trainer import Trainer, TrainingCallbacks
 from cotext.training.warm_start import WarmStart, read_account, start_from
 
 

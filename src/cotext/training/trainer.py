@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,7 +36,6 @@ from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.accelerator import make_accelerator
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.checkpoints import RunCheckpoints
 from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, TrainingProgress
@@ -49,6 +49,25 @@ from cotext.training.validation import (
     means,
     warnings_of,
 )
+
+# --- The callbacks of a training run.
+
+
+@dataclass(slots=True)
+class TrainingCallbacks:
+    """Functions that training calls, on the main process alone.
+
+    `on_update` and `on_validation` get the figures of `metrics.jsonl` as flat dictionaries, `on_message` a
+    line of text. `on_start` gets the number of updates done by earlier processes of the same run; `on_stage`
+    gets what happens between two updates, how much of it is done, and out of how much.
+    """
+
+    on_update: Callable[[dict[str, float]], None]
+    on_validation: Callable[[dict[str, float]], None]
+    on_message: Callable[[str], None]
+    on_start: Callable[[int], None] = lambda update: None
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
+
 
 # --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
 #

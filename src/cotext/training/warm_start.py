@@ -30,7 +30,7 @@ from cotext.data.build import further_symbols, has_separators
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import load_weights
 from cotext.models.interface import System
-from cotext.models.run_folder import describe_file, is_int8, model_file
+from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -226,28 +226,17 @@ def read_account(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _trainable_file(run: Path) -> Path:
-    """The model file of a run that training may start from."""
-    path = model_file(run)
-    if is_int8(path):
-        raise CotextError(
-            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
-            "run that it was exported from"
-        )
-    return path
-
-
 def start_from(
     run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
 ) -> WarmStart:
-    """Fill a model with the final weights of another run, as far as they fit.
+    """Fill a model with the final weights of another run, those in int8 as float32, as far as they fit.
 
     `asked` is the configuration before it was settled by that run.
 
     Raises:
         CotextError: no trained run there, one of another tokenizer, no matrix that fits.
     """
-    path = _trainable_file(run)
+    path = model_file(run)
     described = describe_file(path)
     if described.fingerprint != tokenizer.fingerprint:
         raise CotextError(

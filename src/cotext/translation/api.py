@@ -58,7 +58,7 @@ class Translator:
         guide = None
         if glossary is not None:
             terms = glossary if isinstance(glossary, Glossary) else Glossary.of(glossary)
-            guide = TermGuide([given[index].sentences for index in filled], terms, consistency=True)
+            guide = TermGuide([given[index].sentences for index in filled], terms)
         for number, translation in self.documents.translate((given[i] for i in filled), guide=guide):
             found[filled[number]] = translation.document
         return found

@@ -25,7 +25,7 @@ from cotext.data.collate import pack_while, padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window
-from cotext.models.interface import AutoregressiveModel
+from cotext.models.interface import TranslationModel
 from cotext.search.likelihood import negative_log_likelihood
 from cotext.translation.scorer import (
     DocumentRow,
@@ -150,7 +150,7 @@ def _candidate_rows(
 
 
 def score_candidate_rows(
-    model: AutoregressiveModel,
+    model: TranslationModel,
     windows: Sequence[CandidateRows],
     symbols: SpecialSymbols,
     max_tokens: int,
@@ -243,7 +243,7 @@ def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
 
 
 def _score(
-    model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
+    model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> list[list[list[SentenceScore]]]:
     """Scores of groups of equally many rows: per group, row and sentence."""
     width = len(groups[0].inputs)
@@ -287,7 +287,7 @@ def _score(
 
 
 def _hidden(
-    model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
+    model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> tuple[Tensor, int, int]:
     """Hidden states of the prefixes [B * P] and, behind them, of the continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))

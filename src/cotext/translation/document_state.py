@@ -120,13 +120,11 @@ class OpenDocument:
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
         guide: Guide | None = None,
-        waits: bool = True,
     ) -> "OpenDocument":
         """A document before its first batch, given the tokens of its sentences.
 
         `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
-        whole translation, or else those made here. `waits`: for the sentences that decide on constraints of
-        others, too, unless they are searched together.
+        whole translation, or else those made here.
         """
         cut = cut_document(view, tokens)
         source, windows = [tokens[j] for j in cut.kept], cut.windows
@@ -136,8 +134,7 @@ class OpenDocument:
             opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
         opened.guide = guide
         for number, sentences in enumerate(given):
-            deciding = opened._deciding(number) if waits else ()
-            awaited = [*(sentences if first_pass is None else ()), *deciding]
+            awaited = sentences if first_pass is None else ()
             for j in awaited:
                 opened._waiting.setdefault(j, []).append(number)
             opened._missing.append(len(awaited) + (number % sequential_windows > 0))
@@ -233,14 +230,6 @@ class OpenDocument:
                 self._one_less(later)
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
             self._one_less(number + 1)
-
-    def _deciding(self, number: int) -> list[int]:
-        """The sentences of windows before that decide on the constraints of those requested of a window."""
-        if self.guide is None:
-            return []
-        places = {self.kept[j]: j for j in range(self.windows[number].current.start)}
-        deciding = (i for j in self.requested(number) for i in self.guide.awaits(self.index, self.kept[j]))
-        return [places[i] for i in dict.fromkeys(deciding) if i in places]
 
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1

@@ -66,7 +66,19 @@ class OpenedRun:
     def greedy(self) -> "OpenedRun":
         """The same models with greedy search, that of a first pass too."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        config, own = _with_decode(self.config, {"beam": 1, "nbest": 1}), self.translator
+        return self._searching({"beam": 1, "nbest": 1}, first_pass)
+
+    def listing(self) -> "OpenedRun":
+        """The same models, with as many of the best translations of every sentence as the beam is wide.
+
+        Raises:
+            CotextError: as `DecodingPlan.of`, for a search that has no lists.
+        """
+        return self._searching({"nbest": self.config.decode.beam}, self.first_pass)
+
+    def _searching(self, decode: dict[str, Any], first_pass: "OpenedRun | None") -> "OpenedRun":
+        """The same model with other settings of search."""
+        config, own = _with_decode(self.config, decode), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
             *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),

@@ -21,7 +21,7 @@ from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathK
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine_search import engine_label_nll, engine_nll, search_engine
+from cotext.search.engine import engine_label_nll, engine_nll, search_engine
 from cotext.search.likelihood import (
     ForcedPass,
     autoregressive_nll,
@@ -194,8 +194,6 @@ class DecodingPlan:
 
     def rank_score(self, log_probability: float, labels: int) -> float:
         """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
-        if self.kind.path is not None:
-            return log_probability
         return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:

@@ -133,7 +133,11 @@ class _OnRay(DocumentTranslator):
     """A translator whose documents are translated by workers of a cluster, which `make` starts."""
 
     def __init__(self, translator: DocumentTranslator, workers: int, make: Callable[[], Any]) -> None:
-        self.__dict__.update(translator.__dict__)
+        own = translator
+        super().__init__(
+            *(own.model, own.config, own.tokenizer, own.device, own.first_pass, own.plan.name),
+            shortlist=own.shortlist,
+        )
         self._workers, self._make = workers, make
 
     @property

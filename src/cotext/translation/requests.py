@@ -116,11 +116,6 @@ class Wished(Request):
         "Terms with their required and forbidden translations (TSV, CSV or TBX).", default=None
     )
     keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
-    consistency: bool = option("Keep the first translation of a glossary term in a document.", default=False)
-    lemmas: Path | None = option(
-        "Lemmas of source words (form, tab, lemma), to find terms in any inflected form.", default=None
-    )
-    target_lemmas: Path | None = option("Lemmas of target words, to accept inflected terms.", default=None)
     memory: Path | None = option(
         "Translation memory (TMX), used for sentences that it has in the same context.", default=None
     )

@@ -77,12 +77,10 @@ class Draft:
         return self.opened.document.sentences[self.opened.kept[self.sentence]]
 
     def constrain(self, spelling: Spelling) -> None:
-        """Ask the guide for the constraints of the sentence, which may follow from those before it."""
+        """Ask the guide for the constraints of the sentence."""
         opened = self.opened
         assert opened.guide is not None
-        before = zip(opened.requested(self.number)[: self.at], self.found, strict=False)
-        texts = {**{opened.kept[j]: s.text for j, s in before}, **opened.texts}
-        self.constraints = opened.guide.constraints(opened.index, opened.kept[self.sentence], texts)
+        self.constraints = opened.guide.constraints(opened.index, opened.kept[self.sentence])
         self.automaton = SentenceAutomaton(self.constraints, spelling) if self.constraints else None
         self.proposals_left = len(self.constraints.places)
 

@@ -17,7 +17,7 @@ the others of their group as extra rows, or all of a group together.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -74,6 +74,23 @@ class Translation:
     def recovered(self) -> bool:
         """Whether every piece was recovered."""
         return all(self.pieces)
+
+
+def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, Translation]]:
+    """The documents with the second best translation of every sentence, then with the third, and so on.
+
+    A sentence with fewer has its best one. Without `lists` there are none.
+    """
+    most = max((len(each) for found in translations.values() for each in found.lists), default=0)
+    for rank in range(1, most):
+        yield {
+            index: replace(found, document=replace(found.document, sentences=_ranked(found, rank)))
+            for index, found in translations.items()
+        }
+
+
+def _ranked(found: Translation, rank: int) -> tuple[str, ...]:
+    return tuple((each[rank] if rank < len(each) else each[0]).text for each in found.lists)
 
 
 def _speaking(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:

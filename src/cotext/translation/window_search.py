@@ -1,7 +1,7 @@
 """Search of windows: which requests they are, which of them share a batch, and what is found for each.
 
 A window is ready when its forced prefix is finished. Of the windows of a batch, those whose output shows
-nothing, or whose sentences decide on each other's constraints, are searched once more by themselves.
+nothing are searched once more by themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import Guide, SentenceConstraints
+from cotext.search.guide import Guide
 from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
 from cotext.search.nbest_beam import Alternative
@@ -231,8 +231,6 @@ class WindowSearch:
             before,
             plan.sequential_windows,
             guide,
-            # Of a group that is searched together, no window waits.
-            waits=not plan.searches_groups,
         )
         if taken:
             # Constraints of terms, and rows that see others, count the sentences of a whole piece.
@@ -297,10 +295,6 @@ class WindowSearch:
         searched: list[SearchedWindow] = []
         for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
             found, exact = self._recovered(row, hypothesis)
-            if (anew := self._anew(row, found)) is not None:
-                row = anew
-                [hypothesis] = self._search([row], plan.search_symbols)
-                found, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
@@ -331,13 +325,6 @@ class WindowSearch:
             row.document.finish(row.number, found, exact)
         else:
             drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
-
-    def _anew(self, row: Row, found: Sequence[SentenceHypothesis]) -> Row | None:
-        """The row to be searched again, where its sentences decide on each other's constraints."""
-        if row.document.guide is None or len(found) == 1 or not self._scorer.plan.sees_other_rows:
-            return None
-        request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
-        return None if request is None else replace(row, request=request)
 
     def _row(self, opened: OpenDocument, number: int) -> Row:
         plan = self._scorer.plan
@@ -405,39 +392,9 @@ def constrained(
     request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
 ) -> SearchRequest:
     """The request of a window with the constraints of its sentences, and with room for them."""
-    return _with(request, _constraints(opened, number, opened.texts), spelling)
-
-
-def constrained_anew(
-    request: SearchRequest,
-    opened: OpenDocument,
-    number: int,
-    found: Sequence[SentenceHypothesis],
-    spelling: Spelling,
-) -> SearchRequest | None:
-    """The request with constraints that follow from what was found for it; None: they are the same.
-
-    Sentences that are searched together cannot wait for each other.
-    """
-    own = {opened.kept[j]: s.text for j, s in zip(opened.requested(number), found, strict=True)}
-    anew = _constraints(opened, number, {**own, **opened.texts})
-    before = [a.constraints if a is not None else SentenceConstraints() for a in request.automata]
-    if anew == (before or [SentenceConstraints()] * len(anew)):
-        return None
-    rooms = [a.room if a is not None else 0 for a in request.automata] or [0] * request.sentences
-    most = tuple(limit - room for limit, room in zip(request.max_tokens, rooms, strict=True))
-    return _with(replace(request, max_tokens=most, automata=()), anew, spelling)
-
-
-def _constraints(opened: OpenDocument, number: int, texts: dict[int, str]) -> list[SentenceConstraints]:
     assert opened.guide is not None
     sentences = (opened.kept[j] for j in opened.requested(number))
-    return [opened.guide.constraints(opened.index, sentence, texts) for sentence in sentences]
-
-
-def _with(
-    request: SearchRequest, constraints: Sequence[SentenceConstraints], spelling: Spelling
-) -> SearchRequest:
+    constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
     if not any(constraints):
         return request
     automata = tuple(SentenceAutomaton(c, spelling) if c else None for c in constraints)

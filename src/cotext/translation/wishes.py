@@ -2,33 +2,31 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.translation.requests import Wished
-from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_lemmas, read_words
-from cotext.translation.terms.terms import Inflection, TermGuide, TermReport, term_report
+from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
+from cotext.translation.terms.terms import TermGuide, TermReport, term_report
 from cotext.translation.translator import DocumentTranslator
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """A glossary, words that are not translated, whether terms keep the rendering chosen first, and a memory.
+    """A glossary, words that are not translated, and a memory.
 
-    `inflection`: lemmas, with which other forms of a term are found. A memory is for files of blocks.
+    A memory is for files of blocks.
     """
 
     glossary: Glossary | None = None
     keep: tuple[str, ...] = ()
-    consistency: bool = False
-    inflection: Inflection = field(default_factory=Inflection)
     memory: TranslationMemory | None = None
 
     @property
     def of_terms(self) -> bool:
-        """Whether there are terms, words to keep, or renderings to stay with."""
-        return bool(self.glossary or self.keep or self.consistency)
+        """Whether there are terms or words to keep."""
+        return bool(self.glossary or self.keep)
 
     @property
     def settings(self) -> str:
@@ -40,7 +38,7 @@ class Wishes:
         """Raise CotextError where the search of a system keeps no terms."""
         if self.of_terms and not translator.takes_guides:
             raise CotextError(
-                "a glossary, words to keep and consistent terms need a system that writes from left to right "
+                "a glossary and words to keep need a system that writes from left to right "
                 "and decode.align = constrained; leave them out, or take another run"
             )
 
@@ -58,9 +56,7 @@ class Wishes:
             documents,
             self.glossary,
             keep=self.keep,
-            consistency=self.consistency,
             copied=copied,
-            inflection=self.inflection,
         )
 
     def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
@@ -74,13 +70,9 @@ def read_wishes(languages: Languages, request: Wished) -> Wishes:
     Raises:
         CotextError: a file that cannot be read so.
     """
-    lemmas = request.lemmas, request.target_lemmas
     glossary, keep, memory = request.glossary, request.keep, request.memory
-    source, target = (read_lemmas(path) if path is not None else None for path in lemmas)
     return Wishes(
         Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
         read_words(keep) if keep is not None else (),
-        request.consistency,
-        Inflection(source, target),
         TranslationMemory.read(memory, languages) if memory is not None else None,
     )

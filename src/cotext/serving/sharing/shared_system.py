@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
 import torch
 
+from cotext.runtime.errors import CotextError
 from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.sharing.turns import Batch, CancelledError, Flow, Turn, Turns, Work
 from cotext.serving.systems import System
@@ -266,7 +267,10 @@ class SharedSystem:
         self._model = ModelThread(batch_tokens)
         # One search for each, whichever thread comes first.
         self._opened = {fast: system.opened.greedy() if fast else system.opened for fast in (False, True)}
-        for opened in self._opened.values():
+        self._listing = system.opened
+        with suppress(CotextError):  # of systems whose search has no lists
+            self._listing = system.opened.listing()
+        for opened in (*self._opened.values(), self._listing):
             assert opened.translator.windows
 
     @property
@@ -274,13 +278,14 @@ class SharedSystem:
         """How many batches were searched so far."""
         return self._model.batches
 
-    def opened_for(self, work: Work, fast: bool = False) -> OpenedRun:
+    def opened_for(self, work: Work, fast: bool = False, lists: bool = False) -> OpenedRun:
         """The run, whose translator may be used in any thread, beside others; `fast`: greedily.
 
+        `lists`: with the best translations of every sentence, where its search has them.
         Its `translate` raises `CancelledError` once the work is cancelled. What reads the model otherwise
         (alignment, scoring, analysis) goes into `exclusively`.
         """
-        opened = self._opened[fast]
+        opened = self._listing if lists else self._opened[fast]
         return replace(opened, translator=self._sharing(opened.translator, work))
 
     def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:

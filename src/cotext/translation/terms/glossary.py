@@ -65,11 +65,7 @@ class Glossary:
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
             return cls(tuple(_of_tbx(content, str(path), source_language, target_language)))
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise CotextError(f"{path}: not a text in UTF-8 (byte {error.start}); save it as UTF-8") from None
-        return cls(tuple(_of_table(text, path)))
+        return cls(tuple(_of_table(_text(content, path), path)))
 
 
 def read_words(path: Path) -> tuple[str, ...]:
@@ -78,32 +74,15 @@ def read_words(path: Path) -> tuple[str, ...]:
     Raises:
         CotextError: unreadable, or no text in UTF-8.
     """
-    return tuple(line for _, line in _lines(path))
+    lines = _text(read_bytes(path, MAX_BYTES), path).splitlines()
+    return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
-def read_lemmas(path: Path) -> dict[str, str]:
-    """The lemma of each form: a line of a form, a tab and its lemma.
-
-    Raises:
-        CotextError: unreadable, or a line without both.
-    """
-    found = {}
-    for number, line in _lines(path):
-        form, _, lemma = (part.strip() for part in line.partition("\t"))
-        if not form or not lemma:
-            raise CotextError(f"{path}, line {number}: holds no form, tab and lemma: {shown(line)}")
-        found[form] = lemma
-    return found
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _text(content: bytes, path: Path) -> str:
     try:
-        text = read_bytes(path, MAX_BYTES).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CotextError(f"{path}: not a text in UTF-8 (byte {error.start}); save it as UTF-8") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip() and not line.startswith("#"):
-            yield number, line.strip()
 
 
 def _of_table(text: str, path: Path) -> Iterator[Term]:

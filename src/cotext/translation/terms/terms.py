@@ -2,32 +2,19 @@
 
 A term is found where its words stand one after the other: the longest first, none over another, and none
 within copied text. A word is found as it is written; at the beginning of a sentence with a capital; in
-capitals, where all of it is. With lemmas, other forms of a word are found too, and those of a translation are
-alternatives to it.
+capitals, where all of it is.
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from cotext.data.words import Word, covered, occurrences, overlaps, words_of
 from cotext.search.guide import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
 
-__all__ = ["Glossary", "Inflection", "Occurrence", "Term", "TermGuide"]
-
-# Of a translation of several words, the forms that are combined.
-_MAX_FORMS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Inflection:
-    """Lemmas of forms in the source and in the target; empty: words in the form given alone."""
-
-    source: Mapping[str, str] | None = None
-    target: Mapping[str, str] | None = None
+__all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +31,7 @@ class TermGuide:
 
     `documents` are the sentences as the model reads them, in the order in which they are translated;
     `copied[document][sentence]` the texts copied in each, as the model reads them. Words of `keep` are not
-    translated. With `consistency`, terms of several translations keep the one chosen first in the document,
-    and names of several words that were not translated the first time are not later on.
+    translated.
     """
 
     def __init__(
@@ -54,20 +40,15 @@ class TermGuide:
         glossary: Glossary | None = None,
         *,
         keep: Sequence[str] = (),
-        consistency: bool = False,
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
-        inflection: Inflection | None = None,
     ) -> None:
         self._documents = documents
         self._copied = copied
-        self._consistency = consistency
-        self._finder = _Finder(glossary.terms if glossary else (), keep, inflection or Inflection())
+        self._finder = _Finder(glossary.terms if glossary else (), keep)
         self._occurrences = [
             [self._finder.found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
         ]
-        self._names = [self._named(d, sentences) for d, sentences in enumerate(documents)]
-        self._first = [self._first_sentences(sentences) for sentences in self._occurrences]
 
     def occurrences(self, document: int, sentence: int) -> Sequence[Occurrence]:
         """The terms in a sentence of the source."""
@@ -81,23 +62,17 @@ class TermGuide:
         """The texts that a translation of its sentence does not hold."""
         return self._finder.alternatives(occurrence, occurrence.term.forbidden)
 
-    def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
+    def constraints(self, document: int, sentence: int) -> SentenceConstraints:
         """As `Guide.constraints`."""
         required: list[tuple[str, ...]] = []
         places: list[tuple[int, int]] = []
         forbidden: dict[str, None] = {}
         source, copied = self._documents[document][sentence], self._copied_in(document, sentence)
         for found in self._occurrences[document][sentence]:
-            chosen = self._chosen(document, found, earlier)
-            targets = found.term.targets if chosen is None else (chosen,)
-            if alternatives := self._finder.alternatives(found, targets):
+            if alternatives := self.alternatives(found):
                 required.append(alternatives)
                 places.append((found.start, found.start + len(found.text)))
             forbidden.update(dict.fromkeys(self.forbidden(found)))
-        for name, first in self._names[document].get(sentence, {}).items():
-            if first in earlier and first < sentence and any(occurrences(earlier[first], [name])):
-                required.append((name,))
-                places.append((source.find(name), source.find(name) + len(name)))
         wanted = set(itertools.chain.from_iterable(required))
         return SentenceConstraints(
             tuple(required),
@@ -106,52 +81,8 @@ class TermGuide:
             (*places, *_places(source, copied)),
         )
 
-    def awaits(self, document: int, sentence: int) -> tuple[int, ...]:
-        """As `Guide.awaits`: the first sentences with the same terms and names, where they are to agree."""
-        if not self._consistency:
-            return ()
-        first = self._first[document]
-        terms = (first[o.term] for o in self._occurrences[document][sentence] if len(o.term.targets) > 1)
-        names = self._names[document].get(sentence, {}).values()
-        return tuple(sorted({place for place in (*terms, *names) if place < sentence}))
-
     def _copied_in(self, document: int, sentence: int) -> Sequence[str]:
         return self._copied[document][sentence] if self._copied is not None else ()
-
-    def _first_sentences(self, sentences: Sequence[Sequence[Occurrence]]) -> dict[Term, int]:
-        """The first sentence in which each term occurs."""
-        first: dict[Term, int] = {}
-        for sentence, found in enumerate(sentences):
-            for occurrence in found:
-                first.setdefault(occurrence.term, sentence)
-        return first
-
-    def _chosen(self, document: int, occurrence: Occurrence, earlier: Mapping[int, str]) -> str | None:
-        """The translation of a term that was chosen first in a document; None: none is, or any will do."""
-        term = occurrence.term
-        text = earlier.get(self._first[document][term]) if self._consistency else None
-        if text is None or len(term.targets) < 2:
-            return None
-        forms = {target: self._finder.alternatives(occurrence, (target,)) for target in term.targets}
-        of_form = {form: target for target, own in forms.items() for form in own}
-        _, form = next(occurrences(text, list(of_form)), (0, ""))
-        return of_form.get(form)
-
-    def _named(self, document: int, sentences: Sequence[str]) -> dict[int, dict[str, int]]:
-        """Names of several words that stand in several sentences: per sentence, where each stands first."""
-        if not self._consistency:
-            return {}
-        places: dict[str, list[int]] = {}
-        for sentence, text in enumerate(sentences):
-            taken = [(o.start, o.start + len(o.text)) for o in self._occurrences[document][sentence]]
-            taken += covered(text, self._copied_in(document, sentence))
-            for name in names_of(text, taken):
-                places.setdefault(name, []).append(sentence)
-        found: dict[int, dict[str, int]] = {}
-        for name, where in places.items():
-            for sentence in where if len(set(where)) > 1 else ():
-                found.setdefault(sentence, {})[name] = where[0]
-        return found
 
 
 def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -163,37 +94,16 @@ def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, start + len(own)
 
 
-def names_of(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[str]:
-    """Names: two or more words with a capital one after the other, after the first word of the sentence."""
-    spans = sorted(taken)
-    names: list[str] = []
-    run: list[Word] = []
-    for word in (*words_of(text)[1:], Word("", len(text) + 2, len(text) + 2)):
-        free = not overlaps(spans, word.start, word.stop)
-        if run and (word.start != run[-1].stop + 1 or not word.text[:1].isupper() or not free):
-            names += [text[run[0].start : run[-1].stop]] if len(run) > 1 else []
-            run = []
-        if word.text[:1].isupper() and free:
-            run.append(word)
-    return names
-
-
 class _Finder:
-    """Terms by the words that they begin with, and the forms of their translations."""
+    """Terms by the words that they begin with."""
 
-    def __init__(self, terms: Iterable[Term], keep: Sequence[str], inflection: Inflection) -> None:
-        self._lemmas = inflection.source or {}
-        self._target_lemmas = inflection.target or {}
-        self._forms: dict[str, list[str]] = {}
-        for form, lemma in self._target_lemmas.items():
-            self._forms.setdefault(lemma, []).append(form)
+    def __init__(self, terms: Iterable[Term], keep: Sequence[str]) -> None:
         self._kept = frozenset(keep)
         self._by_first: dict[str, list[tuple[list[str], Term]]] = {}
         for term in (*terms, *(Term(text, (text,)) for text in keep)):
             words = [word.text for word in words_of(term.source)]
             if words:
-                key = self._lemma(words[0]).casefold()
-                self._by_first.setdefault(key, []).append((words, term))
+                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
         for listed in self._by_first.values():
             listed.sort(key=lambda entry: -len(entry[0]))
 
@@ -204,7 +114,7 @@ class _Finder:
         found: list[Occurrence] = []
         place = 0
         while place < len(words):
-            listed = self._by_first.get(self._lemma(words[place].text).casefold(), ())
+            listed = self._by_first.get(words[place].text.casefold(), ())
             for own, term in listed:
                 run = words[place : place + len(own)]
                 if len(run) == len(own) and self._matches(term, own, run, text, place == 0):
@@ -223,22 +133,12 @@ class _Finder:
             return (text,)
         capitals = len(text) > 1 and text.isupper() and not occurrence.term.source.isupper()
         found: dict[str, None] = {}
-        for form in itertools.chain.from_iterable(map(self._inflected, targets)):
+        for form in targets:
             if capitals:
                 found[form.upper()] = None
             found[form] = None
             found[form[:1].upper() + form[1:]] = None  # it may open the sentence
         return tuple(found)
-
-    def _inflected(self, target: str) -> list[str]:
-        """The forms of a translation, its own first."""
-        words = target.split()
-        forms = [[word, *self._forms.get(self._target_lemmas.get(word, word), ())] for word in words]
-        combined = itertools.islice(itertools.product(*forms), _MAX_FORMS)
-        return list(dict.fromkeys([target, *(" ".join(each) for each in combined)]))
-
-    def _lemma(self, word: str) -> str:
-        return self._lemmas.get(word) or self._lemmas.get(word.lower()) or word
 
     def _matches(self, term: Term, own: Sequence[str], run: Sequence[Word], text: str, opens: bool) -> bool:
         """Whether words of a sentence are those of a term, with the same spaces between them."""
@@ -254,7 +154,7 @@ class _Finder:
         )
 
     def _is_word(self, word: str, found: str, opens: bool) -> bool:
-        if found == word or (self._lemmas and self._lemma(found) == self._lemma(word)):
+        if found == word:
             return True
         if opens and found == word[:1].upper() + word[1:]:
             return True
@@ -316,7 +216,7 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
             for o in guide.occurrences(document, sentence)
         }
         for sentence, text in enumerate(sentences):
-            wanted = guide.constraints(document, sentence, {})
+            wanted = guide.constraints(document, sentence)
             _count(report, wanted, text, (document, sentence))
             own = {form for group in wanted.required for form in group}
             others = {form for forms in alternatives.values() for form in forms} - own

@@ -18,6 +18,7 @@ Span = tuple[int, int]  # of characters: first, and one behind the last
 DIAGONAL: Final = 2.0
 LEAST_WEIGHT: Final = 1e-6
 ROUNDS: Final = 3
+MOST_PARTS: Final = 512  # of a text without an alignment by the model; their pairs are a matrix
 # Marks that join the parts of a word, where letters stand on both sides.
 _JOINING = frozenset("-'\u2019\u2010\u2011\u00ad\u00b7")
 # Punctuation that is read as a word.
@@ -112,14 +113,23 @@ def _is_punctuation(character: str) -> bool:
 
 
 def proportional(source: str, target: str) -> SentenceAlignment:
-    """The alignment of who knows no languages: what stands as far from the start stands for the same."""
-    of_S, of_T = (tuple((unit.start, unit.stop) for unit in word_units(text)) for text in (source, target))
+    """The alignment of who knows no languages: what stands as far from the start stands for the same.
+
+    Its tokens are units, or several together where there are more than `MOST_PARTS`.
+    """
+    of_S, of_T = (_parted(word_units(text)) for text in (source, target))
     shares_S, shares_T = (
         edges / max(float(edges.max()), 1.0) if len(edges) else edges
         for edges in (_edges(source, of_S), _edges(target, of_T))
     )
     overlap = _overlap(shares_T, shares_S)
     return SentenceAlignment(of_S, of_T, overlap / overlap.sum(dim=1, keepdim=True).clamp(min=1e-9))
+
+
+def _parted(found: Sequence[Unit]) -> tuple[Span, ...]:
+    size = -(-len(found) // MOST_PARTS)
+    firsts = range(0, len(found), max(size, 1))
+    return tuple((found[i].start, found[min(i + size, len(found)) - 1].stop) for i in firsts)
 
 
 def agreement(

@@ -126,13 +126,17 @@ class Aligner:
     ) -> None:
         self._ids: dict[str, int] = {}
         self._sizes = [(len(one), len(other)) for one, other in zip(source, output, strict=True)]
-        source_lines, output_lines = ([line for document in each for line in document] for each in (source, output))
+        source_lines, output_lines = (
+            [line for document in each for line in document] for each in (source, output)
+        )
         self._source = [self._words(line) for line in source_lines]
         self._output = [self._words(line) for line in output_lines]
         if reference is not None:
             more = [self._words(line) for document in reference for line in document]
             self._source = [np.concatenate(each) for each in zip(self._source, more, strict=True)]
-        self._lengths = tuple(np.array([len(line) for line in each], float) for each in (source_lines, output_lines))
+        self._lengths = tuple(
+            np.array([len(line) for line in each], float) for each in (source_lines, output_lines)
+        )
         self._ratio = max(1.0, self._lengths[1].sum()) / max(1.0, self._lengths[0].sum())
         self._learn([])
 
@@ -149,7 +153,10 @@ class Aligner:
     def _learn(self, beads: Sequence[Bead]) -> None:
         pairs = [(bead.source[0], bead.output[0]) for bead in beads]
         sides = (self._source, self._output)
-        q = [np.bincount(np.concatenate([*side, np.empty(0, np.int64)]), minlength=len(self._ids)) for side in sides]
+        q = [
+            np.bincount(np.concatenate([*side, np.empty(0, np.int64)]), minlength=len(self._ids))
+            for side in sides
+        ]
         of_source, of_output = (each / max(1, each.sum()) for each in q)
         self._forward = Lexicon({i: (self._source[i], self._output[j]) for i, j in pairs}, of_output)
         self._backward = Lexicon({j: (self._output[j], self._source[i]) for i, j in pairs}, of_source)
@@ -168,7 +175,9 @@ class Aligner:
             kept = [bead for bead in found if not bead.source or bead.source[-1] < source[_WINDOW // 2]]
             yield from kept
             source = source[1 + max(i for bead in kept for i in bead.source) - source[0] :]
-            output = output[1 + max((j for bead in kept for j in bead.output), default=output[0] - 1) - output[0] :]
+            output = output[
+                1 + max((j for bead in kept for j in bead.output), default=output[0] - 1) - output[0] :
+            ]
         yield from _best(self._scores(source, output), source.start, output.start)
 
     def score(self, source: range, output: range) -> Floats:
@@ -182,7 +191,11 @@ class Aligner:
         backward = _directed(self._backward, output, self._output, [self._source[i] for i in source])
         lengths = self._lengths[0][source.start : source.stop], self._lengths[1][output.start : output.stop]
         found: dict[Kind, Floats] = {}
-        for k, l in [(1, 1), *((k, 1) for k in range(2, _MOST_MERGED + 1)), *((1, k) for k in range(2, _MOST_MERGED + 1))]:
+        for k, l in [
+            (1, 1),
+            *((k, 1) for k in range(2, _MOST_MERGED + 1)),
+            *((1, k) for k in range(2, _MOST_MERGED + 1)),
+        ]:
             if k > n or l > m:
                 continue
             score_NM = np.full((n + 1, m + 1), -np.inf)
@@ -190,7 +203,9 @@ class Aligner:
             of_words = (_windows(in_words[0], l, 1) + _windows(in_words[1], k, 0)) / 2
             sums = _windows(lengths[0], k, 0)[:, None] * self._ratio, _windows(lengths[1], l, 0)[None]
             off = (sums[0] - sums[1]) ** 2 / (_VARIANCE * (sums[0] + sums[1]) / 2 + 1)
-            score_NM[: n - k + 1, : m - l + 1] = of_words + np.maximum(1 - off / 8, -5) + (0 if k == l else _MERGED)
+            score_NM[: n - k + 1, : m - l + 1] = (
+                of_words + np.maximum(1 - off / 8, -5) + (0 if k == l else _MERGED)
+            )
             found[k, l] = score_NM
         if n > 1 and m > 1:
             crossed_NM = np.full((n + 1, m + 1), -np.inf)
@@ -207,9 +222,7 @@ def _windows(values: Floats, size: int, axis: int) -> Floats:
     return np.lib.stride_tricks.sliding_window_view(values, size, axis).sum(-1)
 
 
-def _directed(
-    lexicon: Lexicon, numbers: range, words: Sequence[Ids], others: Sequence[Ids]
-) -> list[Floats]:
+def _directed(lexicon: Lexicon, numbers: range, words: Sequence[Ids], others: Sequence[Ids]) -> list[Floats]:
     """How well one to four sentences explain the words of each other: of each number, [sentences, others]."""
     ends = np.cumsum([0, *map(len, others)])
     flat = np.concatenate([np.empty(0, np.int64), *others])

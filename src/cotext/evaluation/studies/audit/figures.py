@@ -116,6 +116,8 @@ class Audit:
                 for system in self.systems
             },
             "findings": [
-                {"system": system.name, **asdict(finding)} for system in self.systems for finding in system.findings
+                {"system": system.name, **asdict(finding)}
+                for system in self.systems
+                for finding in system.findings
             ],
         }

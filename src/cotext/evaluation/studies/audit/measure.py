@@ -42,7 +42,9 @@ def audit(request: AuditRequest) -> Audit:
     source = read_text(origin, "source", language_of_name(origin), request.format)
     reference = request.reference and read_text(request.reference, "target", target, request.format)
     if reference and list(map(len, reference.documents)) != list(map(len, source.documents)):
-        raise CotextError(f"{request.reference}: has other sentences than {origin}; give a line for each of its lines")
+        raise CotextError(
+            f"{request.reference}: has other sentences than {origin}; give a line for each of its lines"
+        )
     systems, notes = [], []
     for name, path in named.items():
         output = read_text(path, "target", target, request.format)
@@ -76,7 +78,13 @@ class _SystemAuditor:
             if bead.source and bead.output:
                 found += [self._finding(fault, bead.source, bead.output) for fault in checks.faults(number)]
             if bead.moved:
-                found.append(self._finding(Fault("order", bead.confidence, "changed places with its neighbour"), bead.source, bead.output))
+                found.append(
+                    self._finding(
+                        Fault("order", bead.confidence, "changed places with its neighbour"),
+                        bead.source,
+                        bead.output,
+                    )
+                )
         found = [each for each in found if each.confidence >= _LEAST]
         found.sort(key=lambda each: (each.sentence, each.output_sentence or 0))
         merged = sum(len(bead.source) > 1 for bead in self._beads)
@@ -89,7 +97,9 @@ class _SystemAuditor:
             join_sentences([self._output[j][1] for j in output], self._language),
         )
 
-    def _finding(self, fault: Fault, source: Sequence[int], output: Sequence[int], before: int = -1) -> Finding:
+    def _finding(
+        self, fault: Fault, source: Sequence[int], output: Sequence[int], before: int = -1
+    ) -> Finding:
         first = source[0] if source else before
         name = self._source[max(first, 0)][0]
         texts = self._texts(source, output)
@@ -118,14 +128,18 @@ class _SystemAuditor:
                 lost.pop(near if near is not None else -1, None)
                 yield self._finding(fault, source, (j,), before)
             else:
-                yield self._finding(Fault("added", bead.confidence, "stands for no source sentence"), (), (j,), before)
+                yield self._finding(
+                    Fault("added", bead.confidence, "stands for no source sentence"), (), (j,), before
+                )
         for i, bead in lost.items():
             yield self._finding(Fault("lost", bead.confidence, "has no translation"), (i,), ())
         for bead in self._beads:
             if bead.source and bead.output:
                 source, output = self._texts(bead.source, bead.output)
                 if source.strip() and not output.strip():
-                    yield self._finding(Fault("lost", 0.99, "its translation is empty"), bead.source, bead.output)
+                    yield self._finding(
+                        Fault("lost", 0.99, "its translation is empty"), bead.source, bead.output
+                    )
 
     def _moved(self, lost: Sequence[int], added: Sequence[int]) -> list[tuple[int, int, float]]:
         """Pairs of a lost and an added sentence that belong together, each once, the surest first."""

@@ -24,7 +24,9 @@ class Text:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """Every sentence with the name of its document."""
-        return [(name, line) for name, lines in zip(self.names, self.documents, strict=True) for line in lines]
+        return [
+            (name, line) for name, lines in zip(self.names, self.documents, strict=True) for line in lines
+        ]
 
 
 def read_text(path: Path, side: Side, language: str, format: str | None = None) -> Text:

@@ -17,7 +17,7 @@ from cotext.data.prepared import TRAIN, store_exists
 from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different, split_paragraphs
-from cotext.evaluation.metrics.interface import Texts, find_protocol
+from cotext.evaluation.metrics.interface import Texts
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
@@ -67,8 +67,6 @@ def compare_folders(
             all that can be known beforehand is checked before any work is done.
     """
     protocols = request.protocols
-    for protocol in protocols:
-        find_protocol(protocol)
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
     test = _test_set(request)

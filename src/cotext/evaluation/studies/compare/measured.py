@@ -24,10 +24,11 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
+from cotext.evaluation.requests import Condition, CxmiRequest, SuiteRules
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums, percentiles
 from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.context.context_corpus import CorpusQuestion, measure_corpus
+from cotext.evaluation.studies.context.context_corpus import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions, keep_decisions, read_decisions
@@ -43,7 +44,7 @@ from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
 FOLDER: Final = "compared"
-CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
+CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, each beside none
 # Of decoding, what scores depend on.
 CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
 SCORING_SETTINGS: Final = ("max_source_tokens", *CHANGING_SCORES)
@@ -225,15 +226,14 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
     if not path.exists():
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
-        found = measure_corpus(
-            opened,
-            test.source,
-            test.reference,
-            CorpusQuestion(conditions),
+        request = CxmiRequest(
+            run=opened.folder,
+            source=test.source,
+            target=test.reference,
             format=test.format,
-            on_start=meter.restart,
-            on_sentences=meter.advance,
+            context=conditions,
         )
+        found = measure_corpus(opened, request, meter.restart, meter.advance)
         sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
         for sentence in found.sentences:
             for condition, by_document in sums.items() if sentence.context else ():
@@ -271,13 +271,8 @@ def _decide(
             settings.new_meter(f"{suite.name}, {title}"),
         )
         meter.restart(sum(len(e.candidates) for e in suite.examples))
-        report = run_suite(
-            opened.translator,
-            suite,
-            recipe=suite_recipe(opened),
-            controls=controls,
-            on_candidates=meter.advance,
-        )
+        rules = SuiteRules(controls=controls)
+        report = run_suite(opened.translator, suite, rules, suite_recipe(opened), meter.advance)
         found[suite.name] = keep_decisions(kept, suite.name, report)
     return found
 

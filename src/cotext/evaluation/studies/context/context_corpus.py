@@ -1,27 +1,39 @@
 """Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
+from cotext.evaluation.metrics.interface import Score, evaluate
+from cotext.evaluation.requests import CxmiRequest
 from cotext.evaluation.studies.context.context_use import (
-    CONDITIONS,
     ConditionMean,
     Pool,
     SentenceUse,
     check_conditions,
     conditions_of,
     excerpts,
+    groups_of,
     mean_use,
     measure,
+    measure_group,
 )
-from cotext.evaluation.studies.corpus_texts import check_languages, corpus_texts, digest_of_texts
+from cotext.evaluation.studies.corpus_texts import (
+    check_languages,
+    corpus_checksums,
+    corpus_files,
+    corpus_texts,
+    digest_of_texts,
+)
 from cotext.runtime.errors import CotextError
+from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.tables import render_rows
+from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
+from cotext.translation.translate_file import systems_of
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 5
@@ -92,41 +104,9 @@ class CorpusUse:
         return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusQuestion:
-    """What is asked of a corpus: the conditions beside `none`, and whether to translate under each, too.
-
-    `protocols` evaluate the translations; `seed` is that of shuffled and random context.
-
-    Raises CotextError for an unknown protocol.
-    """
-
-    conditions: Sequence[str] = CONDITIONS
-    translate: bool = False
-    protocols: Sequence[str] = DEFAULT_PROTOCOLS
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for name in self.protocols:
-            find_protocol(name)
-
-    @property
-    def wanted(self) -> list[str]:
-        """The conditions in their usual order, `none` always among them."""
-        return [c for c in CONDITIONS if c in self.conditions or c == "none"]
-
-    def signature(self, opened: OpenedRun) -> str:
-        """The system and what is random."""
-        return "|".join([opened.signature, f"seed:{self.seed}", "unit:nats"])
-
-
 def measure_corpus(
     opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    asked: CorpusQuestion,
-    *,
-    format: str | None = None,
+    request: CxmiRequest,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
@@ -137,34 +117,36 @@ def measure_corpus(
     Raises:
         CotextError: as `read_checked`.
     """
-    documents = read_checked(opened, source, target, asked, format)
-    translator = opened.translator
+    documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
-    found = list(measure(translator, documents, asked.wanted, asked.seed, on_sentences))
+    found = list(measure(translator, documents, request.conditions, request.seed, on_sentences))
     written = {}
-    if asked.translate:
+    if request.translate:
         pool, everything = Pool(documents), range(len(documents))
-        for condition in asked.wanted:
+        for condition in request.conditions:
             written[condition] = translate_under(
-                translator, documents, everything, pool, condition, asked.seed
+                translator, documents, everything, pool, condition, request.seed
             )
-    return corpus_use(documents, found, written, asked, asked.signature(opened))
+    return _corpus_use(documents, found, written, request, _signature(opened, request))
 
 
-def read_checked(
-    opened: OpenedRun, source: Path, target: Path | None, asked: CorpusQuestion, format: str | None
-) -> list[ParallelDocument]:
+def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
+    """The system and what is random."""
+    return "|".join([opened.signature, f"seed:{request.seed}", "unit:nats"])
+
+
+def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """The documents of a corpus, which a run can be asked about.
 
     Raises:
         CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
-            way round, a sentence over the limit, no context at all, an unknown condition.
+            way round, a sentence over the limit, no context at all.
     """
-    documents = corpus_texts(source, target, format)
-    check_conditions(asked.conditions, len(documents))
-    translator = opened.translator
+    source, target, translator = request.source, request.target, opened.translator
+    documents = corpus_texts(source, target, request.format)
+    check_conditions(request.context or request.conditions, len(documents))
     check_languages(opened.languages, source, target, f"{opened.folder} translates")
-    if asked.translate:
+    if request.translate:
         translator.check(_sources(documents))
     translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
@@ -178,18 +160,18 @@ def read_checked(
     return documents
 
 
-def corpus_use(
+def _corpus_use(
     documents: Sequence[ParallelDocument],
     found: Sequence[SentenceUse],
     written: Mapping[str, Sequence[Document]],
-    asked: CorpusQuestion,
+    request: CxmiRequest,
     signature: str,
 ) -> CorpusUse:
     """The figures of a corpus all of whose sentences are scored, and `written` under the conditions."""
-    means = tuple(mean_use(found, condition) for condition in asked.wanted if condition != "none")
+    means = tuple(mean_use(found, condition) for condition in request.conditions if condition != "none")
     references = [Document(d.id, d.target) for d in documents]
     scores = {
-        condition: tuple(evaluate(list(written[condition]), references, tuple(asked.protocols)))
+        condition: tuple(evaluate(list(written[condition]), references, request.protocols))
         for condition in written
     }
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
@@ -232,3 +214,86 @@ def translate_under(
 
 def _sources(documents: Sequence[ParallelDocument]) -> Iterator[Document]:
     return (Document(d.id, d.source) for d in documents)
+
+
+class CorpusUseJob(Job[None]):
+    """The scoring of the documents of a shard under every condition, as `measure_corpus` does.
+
+    Documents that share batches are never divided, so that figures stay equal. All documents are read: random
+    context is drawn from the whole corpus.
+
+    Raises:
+        CotextError: as `measure_corpus`, or an input that is not a regular file.
+    """
+
+    command, unit = "cxmi", "groups of documents"
+
+    def __init__(self, opened: OpenedRun, request: CxmiRequest) -> None:
+        assert request.out is not None
+        self.out, self.shard = request.out, request.part()
+        self._translator, self._request = opened.translator, request
+        source, target, format = request.source, request.target, request.format
+        digests = corpus_checksums(source, target, format)
+        self._documents = read_checked(opened, request)
+        self._groups = groups_of(len(self._documents))
+        self.sizes = [sum(len(self._documents[number]) for number in group) for group in self._groups]
+        self.identity = {
+            "cotext": __version__,
+            "inputs": digests,
+            "format": format or "",
+            "asked": {
+                "context": request.conditions,
+                "seed": request.seed,
+                "translate": request.translate,
+                "protocol": request.protocol,
+            },
+            **systems_of(opened),
+        }
+        files = [str(path.absolute()) for path in corpus_files(source, target)]
+        self.facts = {"files": files, "signature": _signature(opened, request)}
+
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Score one group after the other, and translate it where that is asked."""
+        translator, documents, request = self._translator, self._documents, self._request
+        pool = Pool(documents)
+        for unit in todo:
+            group = self._groups[unit]
+            found = measure_group(translator, documents, group, pool, request.conditions, request.seed)
+            written: dict[str, Any] = {}
+            for condition in request.conditions if request.translate else ():
+                texts = translate_under(translator, documents, group, pool, condition, request.seed)
+                written[condition] = [text.sentences for text in texts]
+            yield unit, {"sentences": [asdict(use) for use in found], "written": written}
+            on_size(self.sizes[unit])
+
+
+def joined_use(parts: Joined) -> CorpusUse:
+    """The figures of a corpus that shards have scored.
+
+    Raises:
+        CotextError: a file is not where it was, or has changed; no sentence has context.
+    """
+    job, facts = parts.header.identity, parts.header.facts
+    source, *targets = (Path(name) for name in facts["files"])
+    target, format = targets[0] if targets else None, job["format"] or None
+    if corpus_checksums(source, target, format) != job["inputs"]:
+        names = " and ".join(map(str, (source, *targets)))
+        raise CotextError(f"{names}: not what the shards have scored; put that back")
+    # The run is of no more use.
+    request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
+    documents = corpus_texts(source, target, format)
+    found: list[SentenceUse] = []
+    written: dict[str, list[Document]] = {}
+    for unit, group in enumerate(groups_of(len(documents))):
+        entry = parts[unit]
+        for use in entry["sentences"]:
+            tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
+            found.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
+        for condition, texts in entry["written"].items():
+            written.setdefault(condition, []).extend(
+                Document(documents[number].id, tuple(sentences))
+                for number, sentences in zip(group, texts, strict=True)
+            )
+    return _corpus_use(documents, found, written, request, facts["signature"])

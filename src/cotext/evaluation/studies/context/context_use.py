@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from random import Random
-from typing import Final, Protocol, overload
+from typing import Final, Protocol, get_args, overload
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
+from cotext.evaluation.requests import Condition
 from cotext.files.bilingual_page import Influences
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.errors import CotextError
 
-CONDITIONS: Final = ("true", "shuffled", "random", "none")
+CONDITIONS: Final = get_args(Condition)
 DOCUMENTS_AT_ONCE = 16
 
 

@@ -9,15 +9,17 @@ same context, and so have examples with the same sentence and candidates, which 
 asked twice is scored once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from cotext.data.context_edits import Excerpt, outside
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
     CandidateScores,
@@ -26,6 +28,7 @@ from cotext.evaluation.metrics.contrastive import (
     contrastive_accuracy,
 )
 from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
+from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
 from cotext.evaluation.studies.contrastive.contrastive_rows import (
     SAME_SENTENCE,
@@ -38,10 +41,16 @@ from cotext.language_models.signature import translation_signature
 from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum
+from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal
+from cotext.runtime.request import options_of
+from cotext.runtime.version import __version__
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_entries, signature_entries
+from cotext.translation.signature import scoring_entries, signature_entries, translation_entries
+from cotext.translation.translate_file import systems_of
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts that candidates may be scored in, and what the excerpt of a sentence becomes there.
@@ -176,26 +185,21 @@ ChunkScorer = Callable[[Sequence[ContrastiveExample]], dict[str, list[CandidateS
 def run_suite(
     translator: DocumentTranslator,
     suite: ContrastiveSuite,
-    *,
-    tie: Any = "wrong",
-    score: Any = "sum",
-    recipe: dict[str, str] | None = None,
-    controls: bool = False,
-    context: str = "true",
+    rules: SuiteRules | None = None,
+    recipe: Mapping[str, str] | None = None,
     on_candidates: Callable[[int], None] = lambda count: None,
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     What is scored are the sentences in which the candidates differ, each as current sentence of its window.
-    `controls`: also without context and in the context of other documents. `context`: in which one the
-    candidates stand, `true` or one of EDITS; without controls.
+    With `controls`, also without context and in the context of other documents.
 
     Raises:
         CotextError: a sentence longer than the system takes, before any work is done; controls or another
             context of a suite whose examples are all of one document; `global` of a system whose rows do not
             see each other, or of a suite whose examples are no longer than a window.
     """
-    rules = SuiteRules(tie, score, controls, context)
+    rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
     scores: dict[str, list[CandidateScores]] = {}
     for chunk in chunks_of(suite):
@@ -203,16 +207,6 @@ def run_suite(
             scores.setdefault(name, []).extend(found)
         on_candidates(sum(len(e.candidates) for e in chunk))
     return judged(suite, scores, rules, recipe)
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteRules:
-    """What is scored of a suite, and how a candidate wins: the arguments of `run_suite`."""
-
-    tie: Any = "wrong"
-    score: Any = "sum"
-    controls: bool = False
-    context: str = "true"
 
 
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
@@ -363,3 +357,102 @@ def chunks_of(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
 def suite_recipe(opened: OpenedRun) -> dict[str, str]:
     """Signature entries of a contrastive accuracy: the model, and what it sees and scores."""
     return {**scoring_entries(opened), "scored": "differing"}
+
+
+class SuitesJob(Job[None]):
+    """The scoring of the candidates of a shard of some suites; `generate`: its sources are translated, too.
+
+    Examples that share batches are never divided, so that scores stay equal.
+
+    Raises:
+        CotextError: as `run_suite`.
+    """
+
+    command, unit = "contrastive", "groups of examples"
+
+    def __init__(
+        self, opened: OpenedRun, suites: Sequence[tuple[Path, ContrastiveSuite]], request: ContrastiveRequest
+    ) -> None:
+        assert request.out is not None
+        self.out, self.shard = request.out, request.part()
+        self._translator, self._generate = opened.translator, request.generate
+        self._groups = _groups(suite for _, suite in suites)
+        self.sizes = [sum(len(example.source) for example in group) for _, group in self._groups]
+        chosen = [self._groups[unit] for unit in self.units]
+        self._scorers = {
+            number: suite_scorer(opened.translator, suites[number][1], request)
+            for number in dict.fromkeys(number for number, _ in chosen)
+        }
+        if request.generate:
+            opened.translator.check(Document(e.id, e.source) for _, group in chosen for e in group)
+        self.identity = {
+            "cotext": __version__,
+            "suites": [checksum(path) for path, _ in suites],
+            "rules": {name: getattr(request, name) for name in options_of(SuiteRules)},
+            "generate": request.generate,
+            **systems_of(opened),
+        }
+        self.facts = {
+            "suites": [str(path.absolute()) for path, _ in suites],
+            "named": [str(path) for path, _ in suites],
+            "recipe": suite_recipe(opened),
+            "written": translation_entries(opened) if request.generate else None,
+            "window": asdict(context_window_of(opened.translator)),
+            "signature": opened.signature,
+        }
+
+    def work(
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Score one group after the other."""
+        for unit in todo:
+            number, group = self._groups[unit]
+            found = {
+                context: [[each.log_probabilities, each.tokens] for each in of_examples]
+                for context, of_examples in self._scorers[number](group).items()
+            }
+            texts = written(self._translator, group) if self._generate else []
+            yield unit, {"scores": found, "written": [document.sentences for document in texts]}
+            on_size(self.sizes[unit])
+
+
+class JoinedSuites:
+    """The suites of a job, with what its shards have found.
+
+    Raises CotextError where a suite is not where it was, or has changed.
+    """
+
+    def __init__(self, parts: Joined) -> None:
+        job, facts = parts.header.identity, parts.header.facts
+        self._parts = parts
+        self.rules = SuiteRules(**job["rules"])
+        self.window = ContextWindow(**facts["window"])
+        self.suites: list[tuple[Path, ContrastiveSuite]] = []
+        for name, stands_at, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
+            path = Path(stands_at)
+            if not path.is_file() or checksum(path) != digest:
+                raise CotextError(f"{path}: is not the suite that the shards have scored; put it back")
+            self.suites.append((Path(name), read_suite(path)))
+
+    def found(self) -> Iterator[tuple[ContrastiveReport, GenerativeReport | None]]:
+        """The reports on all suites, and on their translations where the job has those."""
+        units = _groups(suite for _, suite in self.suites)
+        header = self._parts.header
+        for number, (_, suite) in enumerate(self.suites):
+            scores: dict[str, list[CandidateScores]] = {}
+            texts: list[Document] = []
+            for unit in [unit for unit, (whose, _) in enumerate(units) if whose == number]:
+                entry = self._parts[unit]
+                for context, of_examples in entry["scores"].items():
+                    scores.setdefault(context, []).extend(
+                        CandidateScores(tuple(values), tuple(tokens)) for values, tokens in of_examples
+                    )
+                texts += [Document(str(unit), tuple(sentences)) for sentences in entry["written"]]
+            report = judged(suite, scores, self.rules, header.facts["recipe"])
+            generated = header.identity["generate"]
+            yield report, generative_accuracy(suite, texts, header.facts["written"]) if generated else None
+
+
+def _groups(suites: Iterable[ContrastiveSuite]) -> list[tuple[int, Sequence[ContrastiveExample]]]:
+    """The chunks of all suites, each with the number of its suite."""
+    return [(number, chunk) for number, suite in enumerate(suites) for chunk in chunks_of(suite)]

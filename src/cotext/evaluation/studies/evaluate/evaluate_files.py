@@ -158,7 +158,9 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     chosen, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)
     resampling, baseline = request.resampling(), request.baseline
-    named = _checked(request.hypothesis, chosen, resampling, baseline)
+    named = name_systems(request.hypothesis)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
     units, beside, by = whole, _spacing(request.words, whole), ""
@@ -185,18 +187,6 @@ def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
     """Warning for a tokenised hypothesis scored against an untokenised reference, or the other way round."""
     found = None if words is not None else unlike_spacing(texts.systems, texts.references)
     return {} if found is None else {"spacing": found}
-
-
-def _checked(
-    hypotheses: Sequence[Path], protocols: Sequence[str], resampling: Resampling | None, baseline: str | None
-) -> dict[str, Path]:
-    """The systems by name; CotextError, before any work, for unknown protocols and a missing baseline."""
-    for protocol in protocols:
-        find_protocol(protocol)
-    named = name_systems(hypotheses)
-    if resampling is not None:
-        compared_pairs(list(named), baseline)
-    return named
 
 
 def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:

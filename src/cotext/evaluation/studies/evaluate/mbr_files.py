@@ -15,7 +15,6 @@ from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import find_protocol
 from cotext.evaluation.metrics.mbr import (
     Decision,
-    DocumentRisk,
     Pool,
     decide_sentences,
     pair_utilities,
@@ -29,7 +28,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class MbrReport:
-    """What was chosen, in figures; `utility` is the mean over sentences, or over documents at that level.
+    """What was chosen, in figures; `utility` is the mean over sentences.
 
     `changed` counts the sentences whose translation is another one than the first of the first file;
     `translations` is the mean number of different ones that a sentence has.
@@ -41,7 +40,6 @@ class MbrReport:
     translations: float
     utility: float
     utility_of_first: float
-    sweeps: int
     signature: str
     inputs: tuple[str, ...] = field(default=())
 
@@ -157,14 +155,10 @@ def _by_counts(
     """The decisions by a metric of sacrebleu for every document, and its signature."""
     metric = find_protocol("s-bleu" if request.utility == "bleu" else request.utility)
     utility = metric.utility(request.target_language)
-    counts, score = utility.counts, utility.score
-    risk = DocumentRisk(counts, score, request.samples, request.seed)
     decisions = []
     for own in pools:
-        if request.level == "document" and own:
-            decisions.append(risk.decide(own))
-        else:
-            decisions.append(decide_sentences(own, [pair_utilities(counts, score, p.texts) for p in own]))
+        of_pairs = [pair_utilities(utility.counts, utility.score, pool.texts) for pool in own]
+        decisions.append(decide_sentences(own, of_pairs))
         on_sentences(len(own))
     return decisions, utility.signature
 
@@ -213,9 +207,8 @@ def _report(
 ) -> MbrReport:
     sentences = sum(map(len, pools))
     translations = sum(len(pool.texts) for own in pools for pool in own) / sentences
-    units = len(pools) if request.level == "document" else sentences
     entries = [
-        f"mbr:{request.level}",
+        "mbr:sentence",
         f"utility:{request.utility}",
         f"probabilities:{request.probabilities}",
         *([f"temperature:{request.temperature:g}"] if request.probabilities == "scores" else []),
@@ -223,16 +216,13 @@ def _report(
         *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
         f"translations:{translations:.2f}",
     ]
-    if request.level == "document":
-        entries += [f"samples:{request.samples}", f"seed:{request.seed}"]
     return MbrReport(
         documents=len(pools),
         sentences=sentences,
         changed=sum(k > 0 for decision in decisions for k in decision.chosen),
         translations=translations,
-        utility=sum(d.utility for d in decisions) / units,
-        utility_of_first=sum(d.utility_of_first for d in decisions) / units,
-        sweeps=max((d.sweeps for d in decisions), default=0),
+        utility=sum(d.utility for d in decisions) / sentences,
+        utility_of_first=sum(d.utility_of_first for d in decisions) / sentences,
         signature="|".join([*entries, recipe, f"version:cotext-{__version__}"]),
         inputs=tuple(system.signature for system in systems),
     )

@@ -10,7 +10,6 @@ from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alik
 from cotext.evaluation.studies.info.run import (
     MARKS,
     TOTALS,
-    Rows,
     Summary,
     describe_system,
     describe_tokenizer,
@@ -28,16 +27,9 @@ from cotext.models.engine_folder import REMEDY, describe_engine
 from cotext.models.run_folder import ENGINE, is_engine, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import require_whole
-from cotext.runtime.tables import in_bytes, listed, render_rows
+from cotext.runtime.tables import in_bytes, listed
 
 DATA_MARKS: Final = (REPORT, TRAIN)  # any of them makes a folder prepared data
-# Labels of a run's rows.
-_IN_TABLE: Final = ("training", "best loss", "best BLEU", "best checkpoint", "final model", "on disk")
-_HEADER: Final = (
-    "seed", "training", "update", "best loss", "at update", "best BLEU", "at update", "final loss",
-    "final BLEU", "on disk",
-)  # fmt: skip
-_UNKNOWN: Final = "-"
 
 
 def folder_info(folder: Path) -> "Summary | SeedsSummary":
@@ -154,7 +146,7 @@ def _value(value: Any) -> str:
 
 
 class SeedsSummary:
-    """A summary of runs of several seeds: what all have in common once, and what each has for itself.
+    """A summary of runs of several seeds.
 
     `problems`: what keeps the runs from being one system. Each run has problems of its own.
     """
@@ -186,48 +178,8 @@ class SeedsSummary:
         }
 
     def render(self) -> str:
-        """What all runs have in common, a table with a line for each, and what else differs."""
-        rows: dict[int, Rows] = {
-            seed: [row for row in run.rows if row[0] not in _IN_TABLE] for seed, run in self.runs.items()
-        }
-        # A run that tells nothing of its system is no reason to repeat what the others share.
-        told = [rows[seed] for seed, run in self.runs.items() if run.facts["system"]] or list(rows.values())
-        shared = [row for row in told[0] if all(row in each for each in told)]
-        lines = [
-            f"{self.folder}: runs of the seeds {listed([str(seed) for seed in self.runs])}",
-            *render_info([*shared, ("on disk", in_bytes(self.size))]),
-            "",
-            render_rows([_HEADER, *(_table_row(seed, run) for seed, run in self.runs.items())], left=2),
-        ]
-        for seed, run in self.runs.items():
-            own = [row for row in rows[seed] if row not in shared]
-            own += [("problem", problem) for problem in run.problems]
-            if own:
-                lines += ["", f"seed {seed}", *render_info(own)]
-        if self.problems:
-            lines += ["", *render_info([("problem", problem) for problem in self.problems])]
-        return "\n".join(lines)
-
-
-def _table_row(seed: int, run: Summary) -> tuple[str, ...]:
-    scores = run.facts["training"] or {}
-    state = "finished" if scores.get("finished") else "not finished" if scores else "not known"
-    final = scores.get("final") or {}
-    return (
-        str(seed),
-        state,
-        f"{scores['update']:,}" if scores else _UNKNOWN,
-        *_best(scores.get("best_loss")),
-        *_best(scores.get("best_bleu")),
-        _number(final.get("loss")),
-        _number(final.get("bleu")),
-        in_bytes(run.facts["bytes"]["all"]),
-    )
-
-
-def _best(found: dict[str, Any] | None) -> tuple[str, str]:
-    return (_UNKNOWN, _UNKNOWN) if found is None else (_number(found["value"]), f"{found['update']:,}")
-
-
-def _number(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.4g}"
+        """What keeps the runs from being one system, then each of them."""
+        heading = f"{self.folder}: runs of the seeds {listed([str(seed) for seed in self.runs])}"
+        told = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
+        blocks = ["\n".join([heading, *render_info(told)]), *(run.render() for run in self.runs.values())]
+        return "\n\n".join(blocks)

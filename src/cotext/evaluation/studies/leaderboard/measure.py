@@ -15,7 +15,6 @@ from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
-    find_protocol,
     is_lower_better,
     measure,
 )
@@ -227,8 +226,6 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         CotextError: no system; files whose documents do not correspond; a protocol that is not there.
     """
     paths = name_systems(output_files(request))
-    for protocol in request.protocols:
-        find_protocol(protocol)
     comet = request.comet_model(request.comet_context)
     ranking = _ranking(request)
     resampling = _resampling(request, len(paths))

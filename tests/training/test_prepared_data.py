@@ -13,8 +13,7 @@ from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
-from cotext.runtime.integrity import sealed, unsealed
-from cotext.training.prepared_data import data_of, note_data, open_data
+from cotext.training.prepared_data import note_data, open_data
 
 
 @pytest.fixture
@@ -75,44 +74,6 @@ def test_the_controlled_corpus_is_noted(
     assert noted_data(tmp_path).get("controlled") == noted
 
 
-def test_a_relative_folder_is_found_from_anywhere(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    train_here(run_config(max_updates=1), Path("data"), Path("here"))
-    monkeypatch.chdir(data)
-    assert data_of(tmp_path / "here", None).folder == data.resolve()
-
-
-def test_the_folder_given_comes_before_the_one_noted(data: Path, run: Path, tmp_path: Path) -> None:
-    assert data_of(run, None).folder == data.resolve()
-    moved = tmp_path / "moved"
-    data.rename(moved)
-    with pytest.raises(
-        CotextError, match=r"data: the data that .*run was trained on is no longer there; give --data"
-    ):
-        data_of(run, None)
-    found = data_of(run, moved)
-    assert (found.folder, found.train.totals.documents) == (moved, 24)
-
-
-@pytest.mark.parametrize("given", [False, True])
-def test_data_of_another_tokenizer(data: Path, run: Path, tmp_path: Path, given: bool) -> None:
-    other = prepare_toy(tmp_path / "other", seed=9)
-    if not given:
-        shutil.rmtree(data)
-        other = other.rename(data)
-    with pytest.raises(
-        CotextError, match=r"prepared with another tokenizer than that of .*run; give --data FOLDER"
-    ):
-        data_of(run, other if given else None)
-
-
-def test_no_data_in_the_folder_given(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="no prepared data there"):
-        data_of(run, tmp_path)
-
-
 DAMAGED = [None, b"", b"{", b"[1]", b'{"folder": 3}', b"{}", b"\xff", b'{"folder": "\\ud800"}', b"[" * 10**5]
 
 
@@ -121,16 +82,9 @@ def test_nothing_noted_or_damaged(data: Path, run: Path, content: bytes | None) 
     (run / "data.json").unlink()
     if content is not None:
         (run / "data.json").write_bytes(content)
-    with pytest.raises(CotextError, match="give --data FOLDER"):
-        data_of(run, None)
     # Going on with the run puts it right.
     assert train_here(run_config(max_updates=2), data, run).finished
-    assert data_of(run, None).folder == data.resolve()
-
-
-def test_no_run(tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="nowhere"):
-        data_of(tmp_path / "nowhere", None)
+    assert noted(run) == str(data.resolve())
 
 
 def test_going_on_with_data_that_was_moved_notes_its_new_place(data: Path, run: Path, tmp_path: Path) -> None:
@@ -146,22 +100,6 @@ def test_data_that_is_refused_is_not_noted(data: Path, run: Path, tmp_path: Path
     with pytest.raises(CotextError, match="trained on other data"):
         train_here(run_config(max_updates=2), other, run)
     assert noted(run) == str(data.resolve())
-
-
-@pytest.mark.parametrize("change", [{"folder": 3}, {"folder": None}, {"checksums": []}])
-def test_a_note_of_another_kind(run: Path, change: dict[str, object]) -> None:
-    path = run / "data.json"
-    path.write_text(sealed({**unsealed(path.read_text()), **change}))
-    with pytest.raises(CotextError, match=r"data\.json is missing or damaged"):
-        data_of(run, None)
-
-
-def test_a_digit_that_has_changed(run: Path) -> None:
-    """The folder may still be there; that it is the right one, nobody knows."""
-    path = run / "data.json"
-    path.write_text(path.read_text().replace('"documents": 24', '"documents": 25'))
-    with pytest.raises(CotextError, match=r"data\.json is missing or damaged"):
-        data_of(run, None)
 
 
 @pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "dev.jsonl"])

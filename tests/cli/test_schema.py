@@ -1,0 +1,43 @@
+"""`cotext schema`: an editor accepts what the command line reads, as far as a schema can say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from command_line import succeed
+
+from cotext.config.recipe import _ROOT, recipe_names
+
+
+def schema(what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(succeed("schema", what).out)
+    jsonschema.Draft202012Validator.check_schema(found)
+    return found
+
+
+def test_every_shipped_recipe_is_valid() -> None:
+    validator = jsonschema.Draft202012Validator(schema("recipe"))
+    for name in recipe_names():
+        validator.validate(yaml.safe_load((Path(str(_ROOT)) / f"{name}.yaml").read_text()) or {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"modle": {}}, {"model": {"encodr": {}}}, {"train": {"max_updates": "many"}}, {"extends": "han/han"}],
+    ids=["section", "key", "type", "extends"],
+)
+def test_a_mistake_in_a_recipe_is_found(content: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema("recipe"))
+
+
+def test_an_endpoint_file_is_checked() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text()
+    written = yaml.safe_load(page.partition("# endpoint.yaml\n")[2].partition("```")[0])
+    found = schema("endpoint")
+    jsonschema.validate(written, found)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**written, "temprature": 0}, found)
