@@ -177,8 +177,8 @@ For researchers who want to know what document context gives on real text at sma
 A system of several seeds has the mean, with the smallest and the largest value in brackets.
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
-  below, and the difference larger than the standard deviation of seeds. For choices, the better system must also
-  use context for them. **cannot be told**: anything else, and always between two single runs.
+  below, and the difference larger than the standard deviation of seeds. For choices, the better system must
+  also use context for them. **cannot be told**: anything else, and always between two single runs.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
