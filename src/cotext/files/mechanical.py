@@ -33,7 +33,7 @@ _LATIN_WORDS: Final = re.compile(r"[^\W\d_]+")
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
-_DOUBLE: Final = re.compile("[\"“”„«»「」『』]")
+_DOUBLE: Final = re.compile('["“”„«»「」『』]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,11 @@ class MechanicalChecks:
         if not target.strip():
             return []
         whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
-        return [whole] if whole else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
+        return (
+            [whole]
+            if whole
+            else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
+        )
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
@@ -80,7 +84,7 @@ class MechanicalChecks:
         left = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > 1 for word in words)
         if len(usual) > 1:
-            is_left = left > _ALIKE * len(usual) and (source == target or len(usual) > _LEAST_WORDS)
+            is_left = left == len(usual) and (source == target or len(usual) > _LEAST_WORDS)
             return Fault("untranslated", 0.95, "is the text of the source") if is_left else None
         is_new = met <= len(words) / 2 and len(words) >= 2 * _LEAST_WORDS and source == target
         return Fault("untranslated", 0.6, "is the text of the source") if is_new else None
@@ -109,9 +113,9 @@ class MechanicalChecks:
         of_source = sum(map(self._is_translated, words)) / len(words)
         if known < _UNKNOWN and of_source > 1 - _KEPT:
             return Fault("language", round(1 - known, 2), "has the words of the source's language")
-        if known < _UNKNOWN and self._language and (found := _identified(target)) and found[1] > _SURE:
-            if found[0] != self._language:
-                return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
+        found = identified(target) if known < _UNKNOWN and self._language else None
+        if found and found[0] != self._language and found[1] > _SURE:
+            return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
         return None
 
 
@@ -121,14 +125,18 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     Addresses, paths and names in angle brackets may be translated: one that stands for another is no fault.
     """
     ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
-    missing = [text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)]
+    missing = [
+        text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)
+    ]
     added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
     for text in missing:
-        if _STRICT.match(text) or not any(_STRICT.match(other) is None for other in added):
+        others = [other for other in added if not _STRICT.match(other)]
+        cut = any(text.startswith(other) or other.startswith(text) for other in others)
+        if _STRICT.match(text) or cut or not others:
             yield Fault("tag", 0.95, f"missing: {text}")
     for text in added:
-        if _STRICT.match(text):
-            yield Fault("tag", 0.95, f"not in the source: {text}")
+        if _STRICT.match(text) or (text in ours and "://" in text):
+            yield Fault("tag", 0.95, f"{'more often than' if text in ours else 'not'} in the source: {text}")
 
 
 def _count(placeholder: str, text: str) -> int:
@@ -156,7 +164,7 @@ def without_placeholders(text: str) -> str:
     return text
 
 
-def _identified(text: str) -> tuple[str, float] | None:
+def identified(text: str) -> tuple[str, float] | None:
     """The language of a text and its probability; None where py3langid is not installed."""
     try:
         code, probability = language_identifier().classify(text)
@@ -181,5 +189,7 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
 
 def _script(text: str) -> str:
     """The script of most letters of a text, in capitals, as Unicode names it; empty where there are none."""
-    counts = Counter(unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha())
+    counts = Counter(
+        unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha()
+    )
     return max(counts, key=counts.__getitem__, default="") if counts else ""
