@@ -147,6 +147,11 @@ class EvaluationRequest(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
     )
+    terms: Path | None = option(
+        "Glossary; adds term success and document consistency as WMT's terminology task defines them.",
+        default=None,
+        needs="source",
+    )
     comet_slide: int | None = option(
         "Also compute SLIDE, the mean over windows of this many sentences; needs a quality estimation model.",
         default=None,

@@ -28,8 +28,9 @@ _LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in 
 _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
+_FOREIGN: Final = 0.05  # share of letters in the script of the output, below which it is another
+_SAMPLE: Final = 100_000  # characters by which the script of the output is known
 _SURE: Final = 0.95  # of the identifier of languages
-_LATIN_WORDS: Final = re.compile(r"[^\W\d_]+")
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
@@ -61,7 +62,8 @@ class MechanicalChecks:
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(tuple(target), []).append(number)
-        self._script = _script(" ".join(target for _, target in pairs))
+        scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
+        self._script = max(scripts, key=scripts.__getitem__, default="")
 
     def faults(self, number: int) -> list[Fault]:
         """The faults of a pair."""
@@ -103,12 +105,13 @@ class MechanicalChecks:
         return None
 
     def _foreign(self, number: int) -> Fault | None:
-        target = self._pairs[number][1]
-        script, words = _script(target), self._words[number][1]
-        if script and self._script and script != self._script and len(words) >= _LEAST_WORDS:
-            return Fault("language", 0.98, f"is written in {script.title()}")
-        if len(words) < _LEAST_WORDS + 1:
+        target, scripts = self._pairs[number][1], _scripts(self._pairs[number][1])
+        source, words = self._words[number]
+        if len(words) <= _LEAST_WORDS:
             return None
+        is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
+        if is_new and scripts[self._script] < _FOREIGN * scripts.total():
+            return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
         known = sum(self._in_target[word] > 1 for word in words) / len(words)
         of_source = sum(map(self._is_translated, words)) / len(words)
         if known < _UNKNOWN and of_source > 1 - _KEPT:
@@ -187,9 +190,7 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
     return 2 * (a & b).total() / max(1, a.total() + b.total())
 
 
-def _script(text: str) -> str:
-    """The script of most letters of a text, in capitals, as Unicode names it; empty where there are none."""
-    counts = Counter(
-        unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha()
-    )
-    return max(counts, key=counts.__getitem__, default="") if counts else ""
+def _scripts(text: str) -> Counter[str]:
+    """Letters by script, as Unicode names it; kana count as Han."""
+    names = (unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha())
+    return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)

@@ -30,6 +30,7 @@ _ITERATIONS: Final = 5
 _KNOWN: Final = 0.7  # share of a sentence's words that its translation explains; the rest is as in any text
 _PRIOR: Final = 1.0  # occurrences that the frequencies of words count for
 _SAME: Final = 2.0  # occurrences that a word of the same letters counts for
+_SPREAD: Final = 0.8  # how far the lengths of nine in ten pairs are apart, at most, before it is known
 _UNLIKE: Final = -10.0  # the least score of lengths
 _VARIANCE: Final = 6.8  # of characters, Gale and Church (1993), section 3.2
 _MOST_MERGED: Final = 4
@@ -62,8 +63,9 @@ def tokens(text: str) -> list[str]:
     words = words_of(unicodedata.normalize("NFKC", text).casefold())[:_LONGEST]
     found = []
     for word, after in pairwise([*words, *words_of(".")]):
+        found.append(word.text[:_STEM])
         joint = word.text.isalpha() and not is_letter(word.text[0]) and after.start == word.stop
-        found.append(word.text + after.text if joint and after.text.isalpha() else word.text[:_STEM])
+        found += [word.text + after.text] if joint and after.text.isalpha() else []
     return found
 
 
@@ -140,10 +142,13 @@ class Aligner:
         if reference is not None:
             more = [self._words(line) for document in reference for line in document]
             self._source = [np.concatenate(each) for each in zip(self._source, more, strict=True)]
-        self._lengths = tuple(
-            np.array([len(line) for line in each], float) for each in (source_lines, output_lines)
-        )
-        self._ratio = max(1.0, self._lengths[1].sum()) / max(1.0, self._lengths[0].sum())
+        sizes = [np.array([_length(line) for line in each]) for each in (source_lines, output_lines)]
+        # In characters of the longer text.
+        ratio = max(1.0, sizes[1].sum()) / max(1.0, sizes[0].sum())
+        self._lengths = sizes[0] * max(1.0, ratio), sizes[1] * max(1.0, 1 / ratio)
+        self._spread = _SPREAD
+        self._words_of_source = max(1, sum(map(len, self._source)))
+        self._words_of_output = max(1, sum(map(len, self._output)))
         self._learn([])
 
     def _words(self, text: str) -> Ids:
@@ -158,6 +163,11 @@ class Aligner:
 
     def _learn(self, beads: Sequence[Bead]) -> None:
         pairs = [(bead.source[0], bead.output[0]) for bead in beads]
+        if pairs:
+            i, j = np.array(pairs).T
+            self._spread = max(
+                _SPREAD / 2, float(np.quantile(_unlike(self._lengths[0][i], self._lengths[1][j]), 0.9))
+            )
         sides = (self._source, self._output)
         q = [
             np.bincount(np.concatenate([*side, np.empty(0, np.int64)]), minlength=len(self._ids))
@@ -195,6 +205,9 @@ class Aligner:
         n, m = len(source), len(output)
         forward = _directed(self._forward, source, self._source, [self._output[j] for j in output])
         backward = _directed(self._backward, output, self._output, [self._source[i] for i in source])
+        # A side that is cut into more words tells no more than the other.
+        forward = [each * min(1.0, self._words_of_source / self._words_of_output) for each in forward]
+        backward = [each * min(1.0, self._words_of_output / self._words_of_source) for each in backward]
         lengths = self._lengths[0][source.start : source.stop], self._lengths[1][output.start : output.stop]
         found: dict[Kind, Floats] = {}
         for k, g in [
@@ -209,10 +222,9 @@ class Aligner:
             of_source = _windows(backward[g - 1][: m - g + 1].T, k, 0)
             # Of merged sentences each has to explain words of its own, so that the single side alone tells.
             of_words = (of_output + of_source) / 2 if k == g else of_output if k > g else of_source
-            sums = _windows(lengths[0], k, 0)[:, None] * self._ratio, _windows(lengths[1], g, 0)[None]
-            off = (sums[0] - sums[1]) ** 2 / (_VARIANCE * (sums[0] + sums[1]) / 2 + 1)
+            sums = _windows(lengths[0], k, 0)[:, None], _windows(lengths[1], g, 0)[None]
             score_NM[: n - k + 1, : m - g + 1] = (
-                of_words + np.maximum(1 - off, _UNLIKE) + (k + g - 2) * _MERGED
+                of_words + np.maximum(1 - _unlike(*sums) / self._spread, _UNLIKE) + (k + g - 2) * _MERGED
             )
             found[k, g] = score_NM
         if n > 1 and m > 1:
@@ -223,6 +235,16 @@ class Aligner:
         found[1, 0] = np.full((n + 1, m + 1), _LOST)
         found[1, 0][n:] = -np.inf
         return found
+
+
+def _length(text: str) -> float:
+    """The length of a text in letters; a character of a script without spaces is as long as a short word."""
+    return len(text) + 2.0 * sum(letter.isalpha() and not is_letter(letter) for letter in text)
+
+
+def _unlike(one: Floats, other: Floats) -> Floats:
+    """How far lengths are apart, squared, as that of their mean would vary (Gale and Church 1993)."""
+    return (one - other) ** 2 / (_VARIANCE * (one + other) / 2 + 1)
 
 
 def _windows(values: Floats, size: int, axis: int) -> Floats:
