@@ -1,15 +1,18 @@
 """Faults planted in real translations, and how many of them an audit finds.
 
 python -m benchmarks.study.planted plant FOLDER SPLIT TARGET OUT [--kinds lost,order] [--count 100]
-python -m benchmarks.study.planted score OUT AUDIT.json
+cotext audit OUT/output.txt --source OUT/source.txt --json > OUT/audit.json
+cotext audit OUT/reference.txt --source OUT/original.txt --json > OUT/reference.json
+python -m benchmarks.study.planted score OUT ...
 
 FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence a line and an empty line between documents. `plant`
-writes OUT/source.txt, OUT/reference.txt, OUT/output.txt and OUT/truth.json; `score` reads what
-`cotext audit OUT/output.txt --source OUT/source.txt --json` prints. It imports nothing of the package.
+writes OUT/source.txt and OUT/output.txt with faults, OUT/original.txt and OUT/reference.txt without, and
+OUT/truth.json. It imports nothing of the package.
 
 Faults stand in documents of eight sentences or more, in sentences of four words or more (eight characters of
 Chinese) on both sides, at least four sentences apart. A finding is right where one of its kind was planted
-in that sentence or a neighbour of it; every other finding of these kinds is wrong.
+in that sentence or a neighbour of it; every other finding is wrong, but for those that the reference has
+too ("known"), which are counted there.
 """
 
 import argparse
@@ -39,6 +42,10 @@ TAGS: Final = (
 NAMES: Final = ("Petersen", "Hartwell", "Okonkwo", "Lindqvist", "Marchetti")
 INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen", "Ihrem": "deinem",
                    "Ihrer": "deiner"}  # fmt: skip
+# English terms with their German translations; in its place, the next one of the list is planted.
+TERMS: Final = {"window": "Fenster", "document": "Dokument", "package": "Paket", "file": "Datei", "error": "Fehler",
+                "user": "Benutzer", "list": "Liste", "text": "Text", "function": "Funktion", "option": "Option",
+                "value": "Wert", "cell": "Zelle"}  # fmt: skip
 PRONOUNS: Final = {"Er": "Sie", "er": "sie"}
 
 
@@ -88,6 +95,7 @@ class Planter:
             assert len(one) == len(other)
             self.documents.append(Document(first, list(one), [[line] for line in other]))
             first += len(one)
+        self.original = [list(document.source) for document in self.documents]
         self.reference = [[lines[0] for lines in document.output] for document in self.documents]
         self.pool = [line for lines in self.reference for line in lines if is_long(line)]
         self.foreign = [
@@ -229,6 +237,22 @@ class Planter:
             raise UnfitError
         document.output[i] = [re.sub(rf"\b{name}\b", other, document.output[i][0])]
 
+    def _term(self, document: Document, i: int) -> None:
+        """In German: a term of the list becomes another."""
+        text = document.output[i][0]
+        both = [
+            t
+            for t in TERMS
+            if re.search(rf"\b{t}\b", document.source[i]) and re.search(rf"\b{TERMS[t]}\b", text)
+        ]
+        if not both:
+            raise UnfitError
+        term, others = self.random.choice(both), list(TERMS.values())
+        other = others[(others.index(TERMS[term]) + 1) % len(others)]
+        if other in text:
+            raise UnfitError
+        document.output[i] = [text.replace(TERMS[term], other)]
+
     def _drift(self, document: Document, i: int) -> None:
         """In German: an address or a pronoun changes; in any language, a word for a repeated source word."""
         text = document.output[i][0]
@@ -256,14 +280,13 @@ def main() -> None:
     planting.add_argument("--kinds", default=",".join(MECHANICAL))
     planting.add_argument("--count", type=int, default=100)
     planting.add_argument("--seed", type=int, default=1)
-    scoring.add_argument("out", type=Path)
-    scoring.add_argument("audit", type=Path)
+    scoring.add_argument("out", type=Path, nargs="+")
     scoring.add_argument(
         "--show", action="store_true", help="print what was missed, and what was found wrongly"
     )
     given = parser.parse_args()
     if given.command == "score":
-        score(given.out, given.audit, given.show)
+        score(given.out, given.show)
         return
     planter = Planter(given.folder, given.split, given.target, given.seed)
     for kind in given.kinds.split(","):
@@ -271,6 +294,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     sides = {
         "source": [document.source for document in planter.documents],
+        "original": planter.original,
         "reference": planter.reference,
         "output": [[line for lines in document.output for line in lines] for document in planter.documents],
     }
@@ -285,37 +309,65 @@ def main() -> None:
     print(truth["sentences"], dict(Counter(each.kind for each in planter.planted)))
 
 
-def score(out: Path, audit: Path, show: bool) -> None:
-    """Print recall and precision by kind."""
-    planted = json.loads((out / "truth.json").read_text(encoding="utf-8"))["planted"]
-    findings = json.loads(audit.read_text(encoding="utf-8"))["findings"]
-    kinds = list(dict.fromkeys(each["kind"] for each in planted))
-    print(
-        f"{'kind':13} {'planted':>7} {'found':>6} {'recall':>7} {'findings':>8} {'right':>6} {'precision':>9}"
+def score(folders: list[Path], show: bool) -> None:
+    """Print recall and precision by kind, of all folders together, and what is found in the references."""
+    counts: dict[str, Counter[str]] = {}
+    sentences = 0
+    for folder in folders:
+        truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+        sentences += truth["sentences"]
+        before = json.loads((folder / "reference.json").read_text(encoding="utf-8"))["findings"]
+        known = {(each["kind"], each["source"], each["output"]) for each in before}
+        found = json.loads((folder / "audit.json").read_text(encoding="utf-8"))["findings"]
+        kinds = {each["kind"] for each in truth["planted"]}
+        for kind in {*kinds, *(each["kind"] for each in (*before, *found))}:
+            true = [each["sentence"] for each in truth["planted"] if each["kind"] == kind]
+            told = [each for each in found if each["kind"] == kind]
+            near = 5 if kind == "order" else 1
+            missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
+            wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
+            old = [each for each in wrong if (kind, each["source"], each["output"]) in known]
+            counts.setdefault(kind, Counter()).update(
+                planted=len(true), found=len(true) - len(missed), told=len(told), wrong=len(wrong), old=len(old),
+                alarms=sum(each["kind"] == kind for each in before),
+            )  # fmt: skip
+            if show:
+                print(f"{folder} {kind}: missed {missed}")
+                for each in (each for each in wrong if each not in old):
+                    print(
+                        f"  wrong {each['sentence']} {each['confidence']} {each['source'][:90]} | {each['output'][:90]}"
+                    )
+    titles = (
+        "planted",
+        "found",
+        "recall",
+        "findings",
+        "wrong",
+        "known",
+        "precision",
+        "references",
+        "in 1,000",
     )
-    for kind in [*kinds, *({each["kind"] for each in findings} & set(MECHANICAL) - set(kinds))]:
-        true = [each["sentence"] for each in planted if each["kind"] == kind]
-        told = [each for each in findings if each["kind"] == kind]
-        near = 5 if kind == "order" else 1
-        missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
-        wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
-        recall = (len(true) - len(missed)) / max(1, len(true))
-        precision = (len(told) - len(wrong)) / max(1, len(told))
-        print(
-            f"{kind:13} {len(true):7} {len(true) - len(missed):6} {recall:7.1%} {len(told):8} "
-            f"{len(told) - len(wrong):6} {precision:9.1%}"
+    print(f"{'kind':13}" + "".join(f"{title:>11}" for title in titles))
+    for kind, each in sorted(counts.items()):
+        told = each["told"] - each["old"]
+        recall = f"{each['found'] / each['planted']:.1%}" if each["planted"] else "-"
+        precision = f"{(each['told'] - each['wrong']) / told:.1%}" if told else "-"
+        figures = (
+            each["planted"],
+            each["found"],
+            recall,
+            each["told"],
+            each["wrong"],
+            each["old"],
+            precision,
         )
-        if show:
-            print("  missed:", missed)
-            for each in wrong:
-                print(
-                    "  wrong:",
-                    each["sentence"],
-                    each["confidence"],
-                    each["source"][:90],
-                    "|",
-                    each["output"][:90],
-                )
+        print(
+            f"{kind:13}"
+            + "".join(
+                f"{f:>11}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
+            )
+        )
 
 
 if __name__ == "__main__":

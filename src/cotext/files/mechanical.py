@@ -70,12 +70,10 @@ class MechanicalChecks:
         source, target = self._pairs[number]
         if not target.strip():
             return []
-        whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
-        return (
-            [whole]
-            if whole
-            else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
-        )
+        if whole := self._untranslated(number) or self._copied(number) or self._foreign(number):
+            return [whole]
+        words = without_placeholders(source), without_placeholders(target)
+        return [*tag_faults(source, target), *_of_words(*words)]
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
@@ -147,15 +145,12 @@ def _count(placeholder: str, text: str) -> int:
     return text.count(placeholder[:-1] if placeholder[0] == "&" else placeholder)
 
 
-def _numbers(source: str, target: str) -> Iterator[Fault]:
-    source, target = map(without_placeholders, (source, target))
+def _of_words(source: str, target: str) -> Iterator[Fault]:
+    """What is wrong with numbers and quotation marks, outside of placeholders."""
     for number in dropped_numbers(source, target):
         yield Fault("number", 0.8, f"missing: {number}")
     for number in dropped_numbers(target, source):
         yield Fault("number", 0.7, f"not in the source: {number}")
-
-
-def _quotes(source: str, target: str) -> Iterator[Fault]:
     if len(_DOUBLE.findall(source)) > 1 and not _QUOTES.search(target):
         yield Fault("quote", 0.7, "quotation marks are missing")
 
@@ -192,5 +187,7 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
 
 def _scripts(text: str) -> Counter[str]:
     """Letters by script, as Unicode names it; kana count as Han."""
-    names = (unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha())
+    names = (
+        unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha()
+    )
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)

@@ -20,7 +20,7 @@ from cotext.files.mechanical import Fault, MechanicalChecks, identified
 from cotext.runtime.errors import CotextError
 from cotext.translation.terms.terms import Glossary, TermGuide
 
-_MOVED: Final = 4.0  # score from which a lost and an added sentence are one that was moved
+_MOVED: Final = 2.0  # score from which a lost and an added sentence are one that was moved
 _LEAST: Final = 0.5  # confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # what stands there instead of a translation
 _NEAR: Final = 3  # sentences between a lost one and what stands there instead
