@@ -40,18 +40,20 @@ TAGS: Final = (
     "$USER$",
 )
 NAMES: Final = ("Petersen", "Hartwell", "Okonkwo", "Lindqvist", "Marchetti")
-INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen", "Ihrem": "deinem",
+INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen",
+                   "Ihrem": "deinem",
                    "Ihrer": "deiner"}  # fmt: skip
 # English terms with their German translations; in its place, the next one of the list is planted.
-TERMS: Final = {"window": "Fenster", "document": "Dokument", "package": "Paket", "file": "Datei", "error": "Fehler",
-                "user": "Benutzer", "list": "Liste", "text": "Text", "function": "Funktion", "option": "Option",
+TERMS: Final = {"window": "Fenster", "document": "Dokument", "package": "Paket", "file": "Datei",
+                "error": "Fehler", "user": "Benutzer", "list": "Liste", "text": "Text",
+                "function": "Funktion", "option": "Option",
                 "value": "Wert", "cell": "Zelle"}  # fmt: skip
 PRONOUNS: Final = {"Er": "Sie", "er": "sie"}
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: its kind, and the source sentence (from 1, over the whole text) in or behind which it stands."""
+    """A fault: its kind, and the source sentence, from 1 over the whole text, in or behind which it is."""
 
     kind: str
     sentence: int
@@ -328,15 +330,15 @@ def score(folders: list[Path], show: bool) -> None:
             wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
             old = [each for each in wrong if (kind, each["source"], each["output"]) in known]
             counts.setdefault(kind, Counter()).update(
-                planted=len(true), found=len(true) - len(missed), told=len(told), wrong=len(wrong), old=len(old),
+                planted=len(true), found=len(true) - len(missed),
+                told=len(told), wrong=len(wrong), old=len(old),
                 alarms=sum(each["kind"] == kind for each in before),
             )  # fmt: skip
             if show:
                 print(f"{folder} {kind}: missed {missed}")
                 for each in (each for each in wrong if each not in old):
-                    print(
-                        f"  wrong {each['sentence']} {each['confidence']} {each['source'][:90]} | {each['output'][:90]}"
-                    )
+                    sides = f"{each['source'][:90]} | {each['output'][:90]}"
+                    print(f"  wrong {each['sentence']} {each['confidence']} {sides}")
     titles = (
         "planted",
         "found",

@@ -16,14 +16,17 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from cotext.data.formats import read_documents
 from cotext.data.languages import language_identifier, primary_language
 from cotext.data.words import words_of
 from cotext.files.block_sentences import placeholder_spans
-from cotext.translation.dropped import dropped_numbers
+from cotext.translation.dropped import counted_places, dropped_numbers
 
-MECHANICAL: Final = ("untranslated", "copied", "language", "tag", "number", "quote")
+_TOLD: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
+_MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
 _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
@@ -47,10 +50,17 @@ class Fault:
 
 
 class MechanicalChecks:
-    """Checks of sentence pairs of one text; `target_language` is a code, empty where it is not known."""
+    """Checks of sentence pairs of one text.
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], target_language: str = "") -> None:
+    `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
+    translations, the one that fits less is the copy, or else the later one.
+    """
+
+    def __init__(
+        self, pairs: Sequence[tuple[str, str]], target_language: str = "", fit: Sequence[float] = ()
+    ) -> None:
         self._pairs, self._language = pairs, primary_language(target_language)
+        self._fit = fit or [-float(number) for number in range(len(pairs))]
         self._words = [(_words(source), _words(target)) for source, target in pairs]
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
@@ -95,10 +105,11 @@ class MechanicalChecks:
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]
-        if len(target) < _LEAST_WORDS + 1:
+        if source and len(target) <= _LEAST_WORDS:
             return None
         for other in self._repeated[tuple(target)]:
-            if other < number and _dice(source, self._words[other][0]) < 0.3:
+            worse = self._fit[number] < self._fit[other]
+            if worse and _dice(source, self._words[other][0]) < 0.3:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 
@@ -191,3 +202,26 @@ def _scripts(text: str) -> Counter[str]:
         unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha()
     )
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
+
+
+def in_words(pairs: Sequence[tuple[str, str]], places: Sequence[str], target_language: str = "") -> str:
+    """As in "untranslated: 2 sentences (line 3, line 8); tag: 1 sentence (line 4)"; empty if all is well."""
+    checks = MechanicalChecks(pairs, target_language)
+    found: dict[str, dict[str, None]] = {}
+    for number, place in enumerate(places):
+        for fault in checks.faults(number):
+            found.setdefault(fault.kind, {})[place] = None
+    return "; ".join(f"{kind}: {counted_places(list(found[kind]))}" for kind in _TOLD if kind in found)
+
+
+def corpus_in_words(source: Path, out: Path, format: str, target_language: str = "") -> str:
+    """As `in_words`, of a translated corpus, or its first sentences; places are `document:sentence`."""
+    pairs: list[tuple[str, str]] = []
+    places: list[str] = []
+    sides = read_documents(source, format), read_documents(out, format, side="target")
+    for own, other in zip(*sides, strict=False):
+        pairs += zip(own.sentences, other.sentences, strict=False)
+        places += (f"{own.id}:{number}" for number in range(1, 1 + min(len(own), len(other))))
+        if len(pairs) > _MOST_CHECKED:
+            break
+    return in_words(pairs, places, target_language)

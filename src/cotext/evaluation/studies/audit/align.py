@@ -89,7 +89,7 @@ class Lexicon:
         place_P = np.concatenate([np.empty(0, np.int64), *place])
         keys, unique_P = np.unique(s * size + t, return_inverse=True)
         s_U, self._t_U = keys // size, keys % size
-        p_U = np.ones(len(keys))
+        p_U: Floats = np.ones(len(keys))
         counts_U: Floats = np.zeros(len(keys))
         share_P: Floats = np.zeros(len(s))
         for _ in range(_ITERATIONS if len(keys) else 0):
@@ -288,7 +288,15 @@ def _best(scores: Mapping[Kind, Floats], first: int, second: int) -> Iterator[Be
         ]
         ways += [(_LOST + after[i, j + 1], (0, 1), _LOST)] if j < m else []
         rest, (k, g), score = max(ways)
-        sure = float(np.exp(min(0.0, before[i, j] + rest - after[0, 0])))
+        # Where a lost sentence stands among added ones makes no difference.
+        paths = (
+            before[i, j] + rest
+            if k and g
+            else before[i] + after[i + 1] + _LOST
+            if k
+            else before[:, j] + after[:, j + 1] + _LOST
+        )
+        sure = float(np.exp(min(0.0, np.logaddexp.reduce(paths, axis=None) - after[0, 0])))
         source, output = tuple(range(first + i, first + i + k)), tuple(range(second + j, second + j + g))
         if (k, g) == CROSSED:
             yield Bead(source[:1], output[1:], sure, score, moved=True)

@@ -50,9 +50,8 @@ def audit(request: AuditRequest) -> Audit:
         output = read_text(path, "target", request.target_language or "", request.format)
         codes = codes[0], _language(request.target_language, path, output)
         if len(output.documents) != len(source.documents):
-            notes.append(
-                f"{name} has {len(output.documents):,} documents, and the source {len(source.documents):,}: read as one"
-            )
+            counts = f"{len(output.documents):,} documents, and the source {len(source.documents):,}"
+            notes.append(f"{name} has {counts}: read as one")
         glossary = None if request.terms is None else Glossary.read(request.terms, *codes)
         systems.append(_Auditor(source, output, reference, codes).audit(name, glossary))
     return Audit(str(origin), (codes[0], codes[1]), systems, notes)
@@ -83,7 +82,7 @@ class _Auditor:
     def audit(self, name: str, glossary: Glossary | None) -> SystemAudit:
         """The findings, in the order of the text."""
         texts = [self._texts(bead.source, bead.output) for bead in self._beads]
-        checks = MechanicalChecks(texts, self._languages[1])
+        checks = MechanicalChecks(texts, self._languages[1], [bead.score for bead in self._beads])
         faults = [checks.faults(number) for number in range(len(texts))]
         found = [*self._gaps([next((f for f in each if f.kind in _WHOLE), None) for each in faults])]
         whole = [n for n, bead in enumerate(self._beads) if bead.source and bead.output]
@@ -168,7 +167,7 @@ class _Auditor:
         return Finding(fault.kind, name, first + 1, where, round(fault.confidence, 3), *texts, fault.note)
 
     def _gaps(self, whole: Sequence[Fault | None]) -> Iterator[Finding]:
-        """What is lost or added; where both are in one place, or one is the other elsewhere, what happened."""
+        """What is lost or added, or the one elsewhere, or the one in the place of the other."""
         lost: dict[int, Bead] = {}
         added: dict[int, tuple[Bead, int, Fault | None]] = {}
         before = -1
@@ -186,7 +185,8 @@ class _Auditor:
             near = next((i for i in lost if fault and abs(i - before) < _NEAR), None)
             if near is not None:
                 del lost[near]
-            what = fault or Fault("added", bead.confidence, "stands for no source sentence")
+            what = Fault("added", bead.confidence, "stands for no source sentence")
+            what = fault if fault and (near is not None or fault.kind != "copied") else what
             yield self._finding(what, () if near is None else (near,), (j,), before)
         for i, bead in lost.items():
             yield self._finding(Fault("lost", bead.confidence, "has no translation"), (i,), ())

@@ -1,4 +1,4 @@
-"""The page of `cotext audit`: what is wrong with each output in a sentence, then every place, side by side."""
+"""The page of `cotext audit`: what is wrong with each output in a sentence, then every place."""
 
 from collections.abc import Iterator
 from html import escape
@@ -18,9 +18,9 @@ body { max-width: 84rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
 .verdict { font-size: 1.1rem; }
 </style>"""
-ABOUT: Final = """Confidence is how likely a finding is a fault, from 0 to 1: of the first seven kinds the probability of the
-alignment, of others a share of like sentences. A finding is a reason to look, and no verdict. What words mean is not checked: a
-fluent sentence that says something else is not found."""
+ABOUT: Final = """Confidence says how sure a finding is, from 0 to 1: of lost, added and moved sentences, the
+probability of the alignment; of drift, a share of sentences. A finding is a reason to look, and no verdict.
+What words mean is not checked: a fluent sentence that says something else is not found."""
 
 
 def render_audit(found: Audit) -> str:
