@@ -30,6 +30,7 @@ _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after it
 _LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
 _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
+_UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
 _FOREIGN: Final = 0.05  # share of letters in the script of the output, below which it is another
 _SAMPLE: Final = 100_000  # characters by which the script of the output is known
@@ -109,7 +110,7 @@ class MechanicalChecks:
             return None
         for other in self._repeated[tuple(target)]:
             worse = self._fit[number] < self._fit[other]
-            if worse and _dice(source, self._words[other][0]) < 0.3:
+            if worse and _dice(source, self._words[other][0]) < _UNLIKE:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 

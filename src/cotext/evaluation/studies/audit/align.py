@@ -9,9 +9,10 @@ Shapes: N source sentences, M output sentences, V words.
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import Final
 
 import numpy as np
@@ -69,6 +70,10 @@ def tokens(text: str) -> list[str]:
     return found
 
 
+def _joined(words: Iterable[Ids]) -> Ids:
+    return np.concatenate([np.empty(0, np.int64), *words])
+
+
 class Lexicon:
     """Which target words translate a source word, learned from pairs of sentences by the source's number."""
 
@@ -76,8 +81,8 @@ class Lexicon:
         self._q_V = frequencies
         size = len(frequencies)
         kept = dict(list(pairs.items())[:_MOST_PAIRS])
-        s = np.concatenate([np.empty(0, np.int64), *(np.repeat(s, len(t)) for s, t in kept.values())])
-        t = np.concatenate([np.empty(0, np.int64), *(np.tile(t, len(s)) for s, t in kept.values())])
+        s = _joined(np.repeat(s, len(t)) for s, t in kept.values())
+        t = _joined(np.tile(t, len(s)) for s, t in kept.values())
         sizes = [len(s) * len(t) for s, t in kept.values()]
         starts = np.cumsum([0, *sizes])
         of_pair = {n: slice(a, b) for n, (a, b) in zip(kept, pairwise(starts.tolist()), strict=True)}
@@ -86,7 +91,7 @@ class Lexicon:
             np.tile(np.arange(len(t)), len(s)) + a
             for (s, t), a in zip(kept.values(), starts.tolist(), strict=False)
         ]
-        place_P = np.concatenate([np.empty(0, np.int64), *place])
+        place_P = _joined(place)
         keys, unique_P = np.unique(s * size + t, return_inverse=True)
         s_U, self._t_U = keys // size, keys % size
         p_U: Floats = np.ones(len(keys))
@@ -157,25 +162,29 @@ class Aligner:
     def beads(self) -> list[Bead]:
         """The beads of all documents in order; sentences are numbered over the whole text."""
         for _ in range(_ROUNDS):
-            found = list(self._all())
-            self._learn([bead for bead in found if len(bead.source) == len(bead.output) == 1])
+            self._learn([bead for bead in self._all() if bead.source and bead.output])
         return list(self._all())
 
     def _learn(self, beads: Sequence[Bead]) -> None:
-        pairs = [(bead.source[0], bead.output[0]) for bead in beads]
-        if pairs:
-            i, j = np.array(pairs).T
-            self._spread = max(
-                _SPREAD / 2, float(np.quantile(_unlike(self._lengths[0][i], self._lengths[1][j]), 0.9))
-            )
-        sides = (self._source, self._output)
-        q = [
-            np.bincount(np.concatenate([*side, np.empty(0, np.int64)]), minlength=len(self._ids))
-            for side in sides
-        ]
-        of_source, of_output = (each / max(1, each.sum()) for each in q)
-        self._forward = Lexicon({i: (self._source[i], self._output[j]) for i, j in pairs}, of_output)
-        self._backward = Lexicon({j: (self._output[j], self._source[i]) for i, j in pairs}, of_source)
+        """Learn which words belong together, and how far lengths are apart, from what is aligned."""
+        one, other = self._lengths
+        if beads:
+            sums = [(one[list(bead.source)].sum(), other[list(bead.output)].sum()) for bead in beads]
+            self._spread = max(_SPREAD / 2, float(np.quantile(_unlike(*np.array(sums).T), 0.9)))
+        of_source, of_output = self._source, self._output
+        forward = {
+            i: (of_source[i], _joined(of_output[j] for j in bead.output))
+            for bead in beads
+            for i in bead.source
+        }
+        backward = {
+            j: (of_output[j], _joined(of_source[i] for i in bead.source))
+            for bead in beads
+            for j in bead.output
+        }
+        counts = [np.bincount(_joined(words), minlength=len(self._ids)) for words in (of_source, of_output)]
+        self._forward = Lexicon(forward, counts[1] / max(1, counts[1].sum()))
+        self._backward = Lexicon(backward, counts[0] / max(1, counts[0].sum()))
 
     def _all(self) -> Iterator[Bead]:
         first, second = 0, 0
@@ -186,14 +195,13 @@ class Aligner:
     def _document(self, source: range, output: range) -> Iterator[Bead]:
         """The beads of a document, a window after the other."""
         while len(source) > _WINDOW:
-            ahead = output[: 2 * _WINDOW]
-            found = list(_best(self._scores(source[:_WINDOW], ahead), source[0], output[0] if output else 0))
-            kept = [bead for bead in found if not bead.source or bead.source[-1] < source[_WINDOW // 2]]
+            found = _best(self._scores(source[:_WINDOW], output[: 2 * _WINDOW]), source.start, output.start)
+            kept = list(takewhile(partial(_begins_before, source[_WINDOW // 2]), found))
             yield from kept
-            source = source[1 + max(i for bead in kept for i in bead.source) - source[0] :]
-            output = output[
-                1 + max((j for bead in kept for j in bead.output), default=output[0] - 1) - output[0] :
-            ]
+            source = range(1 + max(i for bead in kept for i in bead.source), source.stop)
+            output = range(
+                max((j + 1 for bead in kept for j in bead.output), default=output.start), output.stop
+            )
         yield from _best(self._scores(source, output), source.start, output.start)
 
     def score(self, source: range, output: range) -> Floats:
@@ -247,6 +255,10 @@ def _unlike(one: Floats, other: Floats) -> Floats:
     return (one - other) ** 2 / (_VARIANCE * (one + other) / 2 + 1)
 
 
+def _begins_before(stop: int, bead: Bead) -> bool:
+    return not bead.source or bead.source[-1] < stop
+
+
 def _windows(values: Floats, size: int, axis: int) -> Floats:
     """Sums of so many neighbours."""
     sums: Floats = np.lib.stride_tricks.sliding_window_view(values, size, axis).sum(-1)
@@ -256,7 +268,7 @@ def _windows(values: Floats, size: int, axis: int) -> Floats:
 def _directed(lexicon: Lexicon, numbers: range, words: Sequence[Ids], others: Sequence[Ids]) -> list[Floats]:
     """How well one to four sentences explain the words of each other: of each number, [sentences, others]."""
     ends = np.cumsum([0, *map(len, others)])
-    flat = np.concatenate([np.empty(0, np.int64), *others])
+    flat = _joined(others)
     ratios = [len(words[n]) * lexicon.ratios(n, words[n])[flat] for n in numbers]
     sizes = [len(words[n]) for n in numbers]
     found = []

@@ -7,8 +7,8 @@ from typing import Final
 
 from cotext.evaluation.studies.audit.figures import KINDS, Audit, Finding, SystemAudit
 from cotext.evaluation.studies.tables import Row, Table
-from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, table, whole_page
+from cotext.runtime.version import __version__
 
 SHOWN: Final = 500  # findings of an output; all are in the JSON file
 STYLE: Final = """<style>
@@ -48,7 +48,10 @@ def render_audit(found: Audit) -> str:
         ("source", found.source),
         ("languages", " to ".join(code or "unknown" for code in found.languages)),
     ]
-    body += ["<h2>How this came about</h2>", facts((n, escape(v)) for n, v in [*told, *versions().items()])]
+    body += [
+        "<h2>How this came about</h2>",
+        facts((n, escape(v)) for n, v in [*told, ("Cotext", __version__)]),
+    ]
     return whole_page("Cotext: audit", body)
 
 
