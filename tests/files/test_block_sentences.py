@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files import blocks
 from cotext.files.block_sentences import CutBlock, cut
-from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
 from cotext.files.tags import project
 
 
@@ -150,7 +149,7 @@ def test_white_space_between_sentences(
 @given(st.text(st.sampled_from(" \t\n\f\ra\u00a0"), max_size=20))
 def test_what_is_seen_of_a_text_is_found_in_parts(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "PART", 4)
-        start, stop = blocks.shown_span(text)
-    assert text[start:stop] == text.strip(blocks.SPACE)
-    assert text[start:] == text.lstrip(blocks.SPACE) or not text.strip(blocks.SPACE)
+        patch.setattr("cotext.files.blocks.PART", 4)
+        start, stop = shown_span(text)
+    assert text[start:stop] == text.strip(SPACE)
+    assert text[start:] == text.lstrip(SPACE) or not text.strip(SPACE)
