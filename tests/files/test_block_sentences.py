@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.files.block_sentences import CutBlock, cut
-from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
 from cotext.files.tags import project
 
 
@@ -144,3 +144,12 @@ def test_white_space_between_sentences(
 ) -> None:
     found = cut(Block(pieces), lambda t: [m.span() for m in re.finditer(r"\w+[.。]", t)])
     assert found.joined([(each,) for each in translated], language).text == text
+
+
+@given(st.text(st.sampled_from(" \t\n\f\ra\u00a0"), max_size=20))
+def test_what_is_seen_of_a_text_is_found_in_parts(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cotext.files.blocks.PART", 4)
+        start, stop = shown_span(text)
+    assert text[start:stop] == text.strip(SPACE)
+    assert text[start:] == text.lstrip(SPACE) or not text.strip(SPACE)

@@ -201,7 +201,7 @@ class _Counted:
 @given(text=st.text(st.sampled_from(" \t\0x\r\na"), max_size=80))
 def test_a_substitution_in_parts_is_that_of_the_whole(pattern: str, text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_PART", 4)
+        patch.setattr(reading, "PART", 4)
         assert substituted(re.compile(pattern), "_", text) == re.sub(pattern, "_", text)
 
 
@@ -209,7 +209,7 @@ def test_a_substitution_in_parts_is_that_of_the_whole(pattern: str, text: str) -
 def test_no_part_of_a_substitution_is_long(text: str) -> None:
     counted: Any = _Counted(" +")
     substituted(counted, "", text)
-    assert counted.longest <= 2 * reading._PART + 1
+    assert counted.longest <= 2 * reading.PART + 1
 
 
 def recipe(folder: Path, text: str) -> str:

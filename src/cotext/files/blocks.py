@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, NamedTuple, Protocol
 
+from cotext.runtime.reading import PART
 from cotext.runtime.xml import taken
 
 
@@ -186,7 +187,21 @@ class Item(NamedTuple):
     @property
     def blank(self) -> bool:
         """Whether it is text that shows nothing."""
-        return self.kind == "text" and not self.text.strip(SPACE)
+        return self.kind == "text" and shown_span(self.text) == (0, 0)
+
+
+def shown_span(text: str) -> tuple[int, int]:
+    """Where what a reader sees of a text begins and ends; (0, 0) if that is nothing.
+
+    In parts, as a single call for megabytes of spaces keeps all other threads waiting.
+    """
+    starts = range(0, len(text), PART)
+    shown = (at for at in starts if text[at : at + PART].strip(SPACE))
+    if (first := next(shown, None)) is None:
+        return 0, 0
+    last = next(at for at in reversed(starts) if text[at : at + PART].strip(SPACE))
+    head, tail = text[first : first + PART], text[last : last + PART]
+    return first + len(head) - len(head.lstrip(SPACE)), last + len(tail.rstrip(SPACE))
 
 
 def mates(items: Sequence[Item]) -> dict[int, int]:

@@ -29,6 +29,7 @@ from cotext.files.blocks import (
     inner,
     mates,
     merged,
+    shown_span,
     without_empty,
 )
 from cotext.runtime.reading import substituted
@@ -262,11 +263,11 @@ def _trim(items: list[Item]) -> None:
     """Take outer white space from the first and the last item, if they are text."""
     first = items[0]
     if first.kind == "text":
-        text = first.text.lstrip(SPACE)
+        text = first.text[shown_span(first.text)[0] :]
         items[0] = first._replace(text=text, start=first.stop - len(text))
     last = items[-1]
     if last.kind == "text":
-        text = last.text.rstrip(SPACE)
+        text = last.text[: shown_span(last.text)[1]]
         items[-1] = last._replace(text=text, stop=last.start + len(text))
 
 
@@ -442,11 +443,11 @@ class Markup:
     def _raw(self, token: Token) -> None:
         """Text alone: of <title>, and of <textarea>, where white space is part of it."""
         text = self._page[token.start : token.stop]
-        inner = text.strip(SPACE)
+        low, high = shown_span(text)
+        inner = text[low:high]
         shown = unescaped(inner) if token.name == "textarea" else collapsed(inner)
         if shown.strip() and not _HALVES.search(shown):
-            start = token.start + text.index(inner)
-            self._block((shown,), Place(start, start + len(inner)))
+            self._block((shown,), Place(token.start + low, token.start + high))
 
     def _attributes(self, token: Token, name: str) -> None:
         found = list(attributes(self._page, token))

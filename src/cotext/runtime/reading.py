@@ -23,7 +23,7 @@ MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration, twenty times the lon
 MAX_YAML_DEPTH: Final = 20
 MAX_YAML_NUMBER: Final = 40  # characters
 MAX_JSON_WHOLE: Final = 2**63  # what 64 bits hold
-_PART: Final = 1 << 18  # characters, of which a substitution takes some 20 ms at most
+PART: Final = 1 << 18  # characters, of which a substitution takes some 20 ms at most
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -141,8 +141,8 @@ def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
     """
     parts, start = [], 0
     while start < len(text):
-        stop = start + 2 * _PART
-        if first := pattern.search(text, start + _PART, stop):
+        stop = start + 2 * PART
+        if first := pattern.search(text, start + PART, stop):
             run = pattern.match(text, first.start())
             stop = run.end() if run else stop
         parts.append(pattern.sub(replacement, text[start:stop]))
