@@ -53,7 +53,7 @@ PART: Final = 20  # sentences: of a corpus with too few documents, what is set a
 LEAST_SHARE: Final = 3  # times as many documents as are set aside, or the corpus is cut into parts
 VALIDATIONS: Final = 10  # in the time that is given, about
 FEWEST_UPDATES: Final = 20
-OF_SEARCH: Final = ("beam", "length_penalty", "max_ratio", "max_extra")  # as the model has them
+OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")  # the model's
 # Beside those of the recipe: small batches, as time is short, and a low learning rate.
 SETTINGS: Final = (
     "decode.precision=float32",
@@ -101,9 +101,10 @@ class Adaptation:
         self.folder = request.out.with_name(f"{request.out.name}.adapt")
         self._model = config_of(request.model)
         self._weights = model_file(request.model)
-        self._languages = Languages.parse(self._model.languages)
+        known = Languages.parse(self._model.languages)
         stated = languages_of_files(*self._files, request.format)
-        check_pair(self._languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        check_pair(known, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        self._languages = known if str(known) else stated
 
     @property
     def _files(self) -> tuple[Path, Path | None]:
