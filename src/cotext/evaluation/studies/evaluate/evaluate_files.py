@@ -24,6 +24,7 @@ from cotext.evaluation.metrics.realign import (
     realign_systems,
     signed,
 )
+from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import (
@@ -37,6 +38,7 @@ from cotext.evaluation.statistics.significance import (
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
+from cotext.translation.terms.glossary import Glossary
 
 
 class Beside(Protocol):
@@ -166,16 +168,18 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     units, beside, by = whole, _spacing(request.words, whole), ""
     if request.paragraphs:
         splitters = _splitters(request)
-        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
+        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), f"|split:{splitters[0].name}"
     measured = _measure_units(whole, units, by, Words.of(request.words), chosen, language)
     if request.discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(request.discourse, marks, whole))
     if request.entities is not None:
         more, beside["entities"] = _measure_listed(request.entities, whole, language)
         measured = _with(measured, more)
+    if request.terms is not None:
+        measured = _with(measured, _measure_terms(request.terms, request, whole))
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
+        measured = _with(measured, {name: [m.signed(by) for m in each] for name, each in more.items()})
     if alignment:
         measured, beside["realign"] = _signed(measured, alignment)
     scores = {name: [each.score for each in found] for name, found in measured.items()}
@@ -238,6 +242,15 @@ def _measure_listed(
         raise CotextError(f"{path}: {error}") from None
 
 
+def _measure_terms(path: Path, request: EvaluationRequest, texts: Texts) -> dict[str, list[Measurement]]:
+    codes = language_of_name(request.source or path), request.target_language or ""
+    terms = [(term.source, term.targets) for term in Glossary.read(path, *codes).terms if term.targets]
+    try:
+        return measure_terms(terms, texts.systems, texts.source, texts.references[0])
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
 def _splitters(request: EvaluationRequest) -> tuple[Splitter, Splitter]:
     """Those of target and source, whose languages are told, or stand in the names of the files."""
     splitting, target = request.splitting(), request.target_language
@@ -256,23 +269,15 @@ def _measure_units(
     protocols: Sequence[str],
     target_language: str | None,
 ) -> dict[str, list[Measurement]]:
-    """As `measure`: protocols on sentences of `units`, split by what `by` names, others of `whole`."""
+    """As `measure`: protocols on sentences of `units`, signed by how they were split, others of `whole`."""
     measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
         found = measure_words(words, texts, [protocol], target_language)
         for name, [each] in found.items():
-            measured[name].append(_split_by(each, by) if sentences else each)
+            measured[name].append(each.signed(by) if sentences else each)
     return measured
-
-
-def _split_by(measurement: Measurement, by: str) -> Measurement:
-    """The measurement, whose signature says by what lines were split, if they were."""
-    if not by:
-        return measurement
-    score = measurement.score
-    return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
 
 
 def paired_tests(
