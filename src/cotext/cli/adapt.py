@@ -16,11 +16,9 @@ def adapt(request: AdaptRequest) -> None:
     from cotext.runtime.progress import meter, say, stages
 
     work = Adaptation(request)
-    work.set_aside()
     with stages() as progress:
         report = work.prepare(progress)
-    if report is not None:
-        tell_prepared(work.data, report, json=False)
+    tell_prepared(work.data, report, json=False)
     if not work.is_begun:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch
@@ -37,6 +35,6 @@ def adapt(request: AdaptRequest) -> None:
         found = work.measure(progress_of_test.advance)
     write_lines(work.folder / "report.json", [as_json(found.evaluation.as_dict())])
     write_lines(work.folder / "report.html", [render(found)])
-    typer.echo("\n".join([answer(found), *found.notes, "", summary(found).text(), "", "next:"]))
+    typer.echo("\n".join([answer(found), "", summary(found).text(), "", "next:"]))
     typer.echo("\n".join(f"  {line}" for line in next_commands(found)))
     typer.echo(f"{work.folder / 'report.html'}: the sentences that changed most")

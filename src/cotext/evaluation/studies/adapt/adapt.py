@@ -3,29 +3,26 @@
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts where the model
 stands (`model.neutral_start`). Everything but the run lies in the folder OUT.adapt:
 
-    adapt.json                            what it is made of; another corpus or model is refused
-    train.jsonl, dev.jsonl, test.jsonl    the corpus, divided by whole documents
-    data/                                 the same, prepared
-    before.jsonl, after.jsonl             the test documents, translated by the model and by the run
-    report.json, report.html              scores of both, tests, and the sentences that changed most
+    data/                         the corpus, divided by whole documents, and prepared
+    before.jsonl, after.jsonl     the test documents, translated by the model and by the run
+    report.json, report.html      scores of both, tests, and the sentences that changed most
 
 Every step is skipped that is done already, so that the same call goes on with an interrupted one.
 """
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from json import dumps
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import sacrebleu
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.corpora import OnDocuments, languages_of_files
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_documents, read_parallel, write_documents, write_parallel
+from cotext.data.formats import read_documents, read_parallel, write_documents
 from cotext.data.languages import Languages, check_pair
 from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
@@ -36,10 +33,6 @@ from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evalua
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import model_file
 from cotext.runtime.devices import choose_threads
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, replacing
-from cotext.runtime.integrity import sealed, unsealed
-from cotext.runtime.reading import read_text
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
@@ -48,12 +41,9 @@ from cotext.training.trainer import TrainingCallbacks
 from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a model of single sentences; others keep their own configuration
-SPLITS: Final = ("train", "dev", "test")
-PART: Final = 20  # sentences: of a corpus with too few documents, what is set aside and trained on
-LEAST_SHARE: Final = 3  # times as many documents as are set aside, or the corpus is cut into parts
 VALIDATIONS: Final = 10  # in the time that is given, about
 FEWEST_UPDATES: Final = 20
-OF_SEARCH: Final = ("beam", "length_penalty", "max_ratio", "max_extra")  # as the model has them
+OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")  # the model's
 # Beside those of the recipe: small batches, as time is short, and a low learning rate.
 SETTINGS: Final = (
     "decode.precision=float32",
@@ -83,8 +73,7 @@ class AdaptReport:
     """What an adaptation has brought; `changed`: by size of the change, the largest first."""
 
     request: AdaptRequest
-    folder: Path
-    notes: tuple[str, ...]
+    data: Path
     evaluation: Evaluation
     changed: tuple[ChangedSentence, ...]
 
@@ -100,93 +89,41 @@ class Adaptation:
         self.request = request
         self.folder = request.out.with_name(f"{request.out.name}.adapt")
         self._model = config_of(request.model)
-        self._weights = model_file(request.model)
-        self._languages = Languages.parse(self._model.languages)
+        model_file(request.model)  # raises for an engine
+        known = Languages.parse(self._model.languages)
         stated = languages_of_files(*self._files, request.format)
-        check_pair(self._languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        check_pair(known, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        self._languages = known if str(known) else stated
 
     @property
     def _files(self) -> tuple[Path, Path | None]:
         source, *target = self.request.corpus
         return source, target[0] if target else None
 
-    def corpus(self, split: str) -> Path:
-        """The documents of a split: train, dev or test."""
-        return self.folder / f"{split}.jsonl"
-
     @property
     def data(self) -> Path:
-        """The prepared data."""
+        """The prepared data, with the test documents."""
         return self.folder / "data"
 
-    def set_aside(self) -> None:
-        """Divide the corpus by whole documents, drawn at random by seed.
+    def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
+        """Set documents aside and prepare the data with the model's tokenizer, if that is not done.
 
         Raises:
-            CotextError: too few documents; a folder of another adaptation; as `read_parallel`.
+            CotextError: too few documents; data of another corpus, model or seed; else as `prepare`.
         """
-        noted, identity = self.folder / "adapt.json", self._identity
-        if noted.is_file():
-            try:
-                same = unsealed(read_text(noted))["made_of"] == identity
-            except (ValueError, KeyError):
-                same = False
-            if not same:
-                raise CotextError(f"{self.folder}: was made of another corpus or model; choose another --out")
-            return
-        held_out = self.request.dev_documents + self.request.test_documents
-        count, cut = sum(1 for _ in self._documents(cut=False)), False
-        if count < LEAST_SHARE * held_out:
-            count, cut = sum(1 for _ in self._documents(cut=True)), True
-        if count < LEAST_SHARE * held_out:
-            raise CotextError(
-                f"{self._files[0]}: has {count} parts of {PART} sentences at most, and {held_out} are to be "
-                "set aside; lower --dev-documents and --test-documents, or give a larger corpus"
-            )
-        drawn = random.Random(self.request.seed).sample(range(count), held_out)
-        splits = dict.fromkeys(drawn, "test") | dict.fromkeys(drawn[: self.request.dev_documents], "dev")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for split in SPLITS:
-            chosen = (d for n, d in enumerate(self._documents(cut)) if splits.get(n, "train") == split)
-            write_parallel(self.corpus(split), None, chosen, "jsonl")
-        note = (
-            f"The corpus has too few documents; it was cut into {count:,} parts of at most {PART} sentences. "
-            "Neighbouring parts may be trained on and tested on: mark where documents begin for a test that "
-            "tells what happens on new documents."
-        )
-        with replacing(noted) as temporary:
-            content = {"made_of": identity, "notes": [note] if cut else []}
-            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        files = [checksum(path) for path in self._files if path is not None]
-        asked = self.request
-        counts = [asked.dev_documents, asked.test_documents, asked.seed, asked.format]
-        return {"model": checksum(self._weights), "corpus": files, "asked": counts}
-
-    def _documents(self, cut: bool) -> Iterator[ParallelDocument]:
-        for document in read_parallel(*self._files, self.request.format):
-            if not cut:
-                yield document
-                continue
-            for start in range(0, len(document.source), PART):
-                part = slice(start, start + PART)
-                name = f"{document.id}-{start // PART + 1}"
-                yield ParallelDocument(name, document.source[part], document.target[part])
-
-    def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report | None:
-        """Prepare the data with the model's tokenizer; None where that is done."""
-        if self.data.is_dir():
-            return None
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # One of many languages comes with its own names of those that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
+        source, target = self._files
+        self.folder.mkdir(parents=True, exist_ok=True)
         request = PreparationRequest(
-            source=self.corpus("train"),
-            dev_source=self.corpus("dev"),
-            test_source=self.corpus("test"),
+            source=source,
+            target=target,
+            format=self.request.format,
+            dev_documents=self.request.dev_documents,
+            test_documents=self.request.test_documents,
+            seed=self.request.seed,
             source_language=pair.source,
             target_language=pair.target,
             tokenizer=str(self.request.model),
@@ -243,14 +180,14 @@ class Adaptation:
     @cached_property
     def test(self) -> list[ParallelDocument]:
         """The test documents."""
-        return [*read_parallel(self.corpus("test"), None)]
+        return [*read_parallel(self.data / "test.jsonl", None)]
 
     def measure(self, on_sentences: Callable[[int], None] = lambda count: None) -> AdaptReport:
         """Translate the test documents with the model and with the run, and compare."""
         files = {}
         for name, run in (("before", self.request.model), ("after", self.request.out)):
             files[name] = self.folder / f"{name}.jsonl"
-            if not files[name].is_file():
+            if not _is_newer(files[name], model_file(run), self.data / "test.jsonl"):
                 translator = open_run(run, self.request.device).translator
                 sources = [Document(each.id, each.source) for each in self.test]
                 found = dict(translator.translate(sources, on_sentences))
@@ -267,8 +204,7 @@ class Adaptation:
                 baseline="before.jsonl",
             )
         )
-        notes = unsealed(read_text(self.folder / "adapt.json"))["notes"]
-        return AdaptReport(self.request, self.folder, tuple(notes), evaluation, self._changed(files))
+        return AdaptReport(self.request, self.data, evaluation, self._changed(files))
 
     def _changed(self, files: dict[str, Path]) -> tuple[ChangedSentence, ...]:
         texts = {name: [*read_documents(path)] for name, path in files.items()}
@@ -280,6 +216,11 @@ class Adaptation:
                     gain = _chrf(new, reference) - _chrf(old, reference)
                     found.append(ChangedSentence(own.id, number, source, reference, old, new, gain))
         return tuple(sorted(found, key=lambda each: -abs(each.gain)))
+
+
+def _is_newer(path: Path, *inputs: Path) -> bool:
+    """Whether a file is there, and was written after those that it is made of."""
+    return path.is_file() and path.stat().st_mtime >= max(each.stat().st_mtime for each in inputs)
 
 
 def _chrf(translation: str, reference: str) -> float:

@@ -46,12 +46,12 @@ def _outcome(test: SystemDifference, changed: int) -> str:
 
 def next_commands(report: AdaptReport) -> list[str]:
     """Commands that use the run, and those that look closer."""
-    out, test, model = report.request.out, report.folder / "test.jsonl", report.request.model
+    out, model, data = report.request.out, report.request.model, report.data
     return [
         f"cotext translate {out} letter.docx --out translated.docx",
         f"cotext serve {out}",
-        f"cotext cxmi {out} --source {test}",
-        f"cotext compare {model} {out} --source {test} --reference {test} --out {report.folder}/compare.html",
+        f"cotext cxmi {out} --source {data}/test.jsonl",
+        f"cotext compare {model} {out} --data {data} --out {data.parent}/compare.html",
     ]
 
 
@@ -59,7 +59,6 @@ def render(report: AdaptReport) -> str:
     """The page."""
     body = [
         f"<h1>{escape(report.request.out.name)}</h1>\n<p>{escape(answer(report))}</p>",
-        *(f'<p class="soft">{escape(note)}</p>' for note in report.notes),
         "<h2>Before and after</h2>",
         summary(report).html(),
         f"<h2>The sentences that changed most</h2>\n<p>{len(report.changed):,} translations changed. The "
