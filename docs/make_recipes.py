@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from textwrap import TextWrapper
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -15,10 +16,11 @@ from cotext.config.fields import LARGEST
 from cotext.config.parts import names_of
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
-from cotext.models.describe import PARAMETERS, entry
+from cotext.models.describe import PARAMETERS
 from cotext.models.parameters import parameters_asked
 from cotext.runtime.reading import MAX_YAML_CHARACTERS
 
+WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 PAGE = Path(__file__).with_name("recipes.md")
 COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
 
@@ -82,55 +84,55 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe is a YAML file that decides what is trained and how it translates. This page lists the",
-        "shipped recipes, the model sizes, and every configuration key with its default.",
+        "For anyone who trains a system or changes a setting: the shipped recipes, the model sizes, and",
+        "every configuration key with its default.",
         "",
-        "`cotext train NAME` takes a shipped recipe by name, or a YAML file of your own by path. `--size`",
-        "changes the recipe to one of the sizes below, and `key=value` arguments, as in",
-        "`train.max_updates=1000`, override both. An unknown key is an error, and so is one that changes",
-        "nothing, because what it is for is not chosen. The resulting configuration is written to the run",
-        "folder and into every model file.",
+        "A recipe is a YAML file that sets what is trained and how it translates. `cotext train` accepts the",
+        "name of a shipped recipe or the path of your own. `--size` selects one of the sizes below, and",
+        "`key=value` arguments, such as `train.max_updates=1000`, override both. Unknown keys, and keys",
+        "without an effect, are errors. The resulting configuration is saved in the run folder and in every",
+        "model file.",
         "",
         "Recipes are plain YAML: mappings, lists, texts and numbers, at most",
         f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases or tags. A key may not occur twice.",
-        "Dates are read as text.",
-        "",
-        "`make docs` writes this page. Parameters are counted at base size with 32,000 subwords, without",
-        "the symbols that number sentences.",
+        "Dates are read as text. `make docs` writes this page.",
         "",
         "## Shipped recipes",
         "",
-        "| recipe | view | model | loss | decoding | parameters |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "By folder. `cotext systems` lists the view, model, loss, decoding and number of parameters of each.",
+        "",
     ]
-    for name, count in parameters().items():
-        row = entry(name, load_config(name), count)
-        cells = (name, row.view, row.model, row.loss, row.decoding, f"{count:,}")
-        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
-    lines += ["", "## Sizes", "", "| size | changes |", "| --- | --- |"]
+    folders: dict[str, list[str]] = {}
+    for name in parameters():
+        folder, _, recipe = name.partition("/")
+        folders.setdefault(folder, []).append(f"`{recipe}`")
+    for folder, recipes in folders.items():
+        lines += [WRAPPER.fill(f"* `{folder}/`: {', '.join(recipes)}")]
+    lines += ["", "## Sizes", "", "| size | changes |", "|---|---|"]
     for size, sections in SIZES.items():
         changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
         lines.append(f"| {size} | {', '.join(changes) or 'none: recipes are written for it'} |")
     proportions = ", ".join(f"{share} at {size}" for size, share in PROPORTIONS.items())
     lines += [
         "",
-        f"If encoder and decoder have different depths, they keep their proportion ({proportions}):",
-        "10 + 2 layers become 7 + 1 at small and 5 + 1 at tiny. Top layers with a span of their own",
-        "(`model.attention.top.layers`) keep their number as long as they are at most half of the shorter",
-        "stack. The recipes that start from another run have a lower learning rate than 7e-4 at base size;",
-        "at other sizes it is lower by the same factor.",
+        f"Different depths of encoder and decoder keep their proportion ({proportions}):",
+        "10 + 2 layers become 7 + 1 at small and 5 + 1 at tiny. Top layers (`model.attention.top.layers`)",
+        "keep their number up to half of the shorter stack. Learning rates of recipes that start from",
+        "another run are lower by the same factor at all sizes.",
     ]
     lines += [
         "",
         "## Every key",
         "",
-        f"Whole numbers are at most {LARGEST:,} unless the table gives another limit.",
+        f"Whole numbers are at most {LARGEST:,} unless a key states another limit.",
     ]
-    lines += ["", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| `{key}` | {kind.replace('|', 'or')} | `{default!r}` | {what} |"
-        for key, kind, default, what in reference()
-    ]
+    lines += ["Each key is followed by its type, its default, and what it does."]
+    section = ""
+    for key, kind, default, what in reference():
+        if key.partition(".")[0] != section:
+            section = key.partition(".")[0]
+            lines += ["", f"### {section}", ""]
+        lines.append(WRAPPER.fill(f"* `{key}` ({kind}, `{default!r}`): {what}"))
     lines += [
         "",
         "For example, `loss.context_discount=0.5` is one point of the sweep over context discounts in",

@@ -1,7 +1,6 @@
-"""Writes docs/replication.md: the papers' tables and figures, and settings with where they are told.
+"""Writes docs/replication.md: the papers' tables and figures, and the settings that papers leave open.
 
-Settings and their sources are those of the recipes, where a comment stands beside every value; the rest is in
-docs/replication.yaml.
+The sources of all other settings are comments in the recipes. The rest is in docs/replication.yaml.
 """
 
 import re
@@ -20,7 +19,7 @@ from cotext.config.recipe import Config, load_config, recipe_names
 PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
 SECTIONS = ("view", "model", "loss", "train", "decode")
-NOT_TOLD = "not told"
+NOT_TOLD = "not stated"
 # What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
 ASKED = (
     "view.max_tokens",
@@ -36,22 +35,24 @@ ASKED = (
     *(f"decode.{key}" for key in ("max_ratio", "max_extra")),
 )
 WRAPPER = TextWrapper(width=118, break_long_words=False, break_on_hyphens=False)
+BULLET = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 OF_SEARCH = ("decode.length_penalty", "decode.length_penalty_form", "decode.max_ratio", "decode.max_extra")
 # What `protocols` in replication.yaml says of the recipes of a paper, by key: its title, and how to read it.
 HELD: dict[str, tuple[str, Callable[[Config], Any]]] = {
-    "tokens": ("tokens an update", lambda config: config.train.batch_tokens * config.train.accumulate),
+    "tokens": ("tokens an update", lambda config: config.train.max_tokens * config.train.accumulate),
     "best_by": ("best checkpoint by", lambda config: config.train.best_by),
     "penalty": ("length penalty", lambda config: config.decode.length_penalty_form),
 }
 TOP = """# Replication
 
-What stands for each table and figure of the papers, where every setting comes from, where Cotext differs,
-and what cannot be known. What was measured so far is in [results.md](results.md). This page is made by
-`make docs` from the recipes, in which a comment beside every value says where it is told, and from
-`replication.yaml`.
+For researchers who replicate one of the papers: which recipe reproduces each table and figure, which settings
+the papers leave open, how Cotext differs, and what cannot be known.
 
-Below, RECIPE is trained and its translation measured like this. A recipe may have settings behind it; one of
-a second stage takes `--init START`. `cotext compare` puts several runs beside what the papers report.
+Measured so far: [results](results.md). `make docs` writes this page from the recipes and `replication.yaml`.
+In a recipe, a comment next to every value names its source.
+
+RECIPE is trained and measured like this; a second stage needs `--init START`. `cotext compare` shows several
+runs next to the values of the papers.
 
 ```
 cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de --out DATA
@@ -60,29 +61,28 @@ cotext translate RUN test.en --out RUN/test.de
 cotext evaluate --source test.en --hypothesis RUN/test.de --reference test.de --protocol PROTOCOL
 ```
 
-Which protocol is which paper's BLEU is in [metrics.md](metrics.md). How equations were read where they leave
-something open is under *Decisions* in [focused-concatenation.md](focused-concatenation.md),
-[document-to-document.md](document-to-document.md), [batch-level-context.md](batch-level-context.md),
-[mcn.md](mcn.md) and [casa.md](casa.md).
+Protocols: [metrics](metrics.md). *Decisions* about open questions are on the pages
+[concatenation](focused-concatenation.md), [document to document](document-to-document.md),
+[batch-level context](batch-level-context.md), [MCN](mcn.md) and [CASA](casa.md).
 
 ## Tables and figures
 
-A recipe without a folder is in that of the recipe before it; settings without a recipe go with the recipe
-before them.
+A recipe without a folder is in the folder of the recipe before it; settings without a recipe belong to the
+recipe before them.
 """
 PROTOCOLS = """## Updates and scores
 
-The size of an update at base size, and the protocols that the paper's BLEU stands for.
-`tests/config/test_replication.py` holds every recipe, the commands above, the published values that `compare`
-shows, and [metrics.md](metrics.md) to this table.
+The size of an update at base size, and the protocols that correspond to the paper's BLEU.
+`tests/config/test_replication.py` compares recipes, commands, published values and [metrics](metrics.md) with
+this table.
 """
-SETTINGS = """## Where settings come from
+SETTINGS = """## What papers leave open
 
-At base size. *Not told*: what paper and published code leave open, with its value here.
+Settings that neither the paper nor its published code states, with the value used here, at base size.
 """
 DIFFERS = """## Where Cotext differs
 
-What a paper has for other corpora and languages than those of the recipe is among it.
+Settings of a paper for other corpora and languages than those of the recipe are included.
 """
 
 
@@ -193,7 +193,7 @@ def some_of(names: Sequence[str], of: Sequence[str]) -> str:
 
 
 def told_by(source: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Rows: where, settings, recipes; what is ours and what is not told come last."""
+    """Rows: where, settings, recipes; ours and what is not stated come last."""
     recipes = chosen(source)
     names: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
@@ -222,8 +222,8 @@ def code(parts: Sequence[str]) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of Markdown."""
-    cells = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in cells] + [""]
+    lines = ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in (head, *rows)]
+    return [lines[0], "|" + "---|" * len(head), *lines[1:], ""]
 
 
 def in_paper(result: dict[str, Any]) -> str:
@@ -258,7 +258,7 @@ def page() -> str:
         ]
         lines += table(("in the paper", "what", "recipes", "measured by"), rows)
         if others := paper.get("others"):
-            lines += ["Rows without a recipe of their own:", ""]
+            lines += ["Rows without a recipe:", ""]
             lines += table(
                 ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
             )
@@ -273,11 +273,15 @@ def page() -> str:
         )
         for each in known["protocols"]
     ]
-    lines += table(("paper", "recipes", *(title for title, _ in HELD.values()), "told in", "BLEU"), rows)
+    lines += table(("paper", "recipes", *(title for title, _ in HELD.values()), "stated in", "BLEU"), rows)
     lines.append(SETTINGS)
     for source in known["sources"]:
-        lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]
-        lines += table(("told in", "settings", "recipes"), told_by(source))
+        rows = [row[1:] for row in told_by(source) if row[0] == NOT_TOLD]
+        if rows:
+            lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]
+            lines += table(("settings", "recipes"), rows)
+    others = [source for source in known["sources"] if "defaults" not in source]
+    lines += [BULLET.fill(f"* {source['source']}: {source['about']}") for source in others] + [""]
     lines.append(DIFFERS)
     rows = []
     for each in known["differs"]:

@@ -317,7 +317,7 @@ def test_files_that_pages_name_exist() -> None:
     top = ROOT.parents[1]
     named = {
         (page.name, name)
-        for page in (top / "README.md", *(top / "docs").glob("*.md"))
+        for page in (top / "README.md", *(top / "docs").rglob("*.md"))
         for name in re.findall(r"`((?:[\w.-]+/)+[\w-]+\.py)`", page.read_text(encoding="utf-8"))
     }
     assert named
@@ -327,8 +327,11 @@ def test_files_that_pages_name_exist() -> None:
 
 def test_the_site_has_every_page() -> None:
     top = ROOT.parents[1]
-    listed = re.findall(r"^ +- ([\w-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {page.name for page in (top / "docs").glob("*.md")} <= set(listed)
+    listed = re.findall(
+        r"^ +- ([\w/-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    docs = top / "docs"
+    assert sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md")) == sorted(listed)
 
 
 def test_the_site_has_every_room() -> None:

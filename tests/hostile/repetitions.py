@@ -26,7 +26,7 @@ from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
 from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
-from cotext.files.po import PLACEHOLDERS
+from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
@@ -307,7 +307,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["glossary matcher"] = _terms(glossary)
     found["glossary matcher, kept words"] = _terms(glossary, keep=("a", "1 1"))
     found["placeholders"] = placeholder_spans
-    for pattern, flag in {pattern: flag for flag, pattern in PLACEHOLDERS.items()}.items():
+    for pattern, flag in {grammar.pattern: flag for flag, grammar in GRAMMARS.items()}.items():
         found[f"strings of {flag}"] = partial(_string, Markers(pattern, "&_", True))
     found["catalogue strings"] = partial(_string, Markers(None, "&_~"))
     found["elements placed in a translation"] = _projected

@@ -1,4 +1,4 @@
-"""The README's section on pretrained models, run as it stands."""
+"""The commands on pretrained models of the README and of docs/pretrained.md, run as they stand."""
 
 import re
 from dataclasses import replace
@@ -15,17 +15,17 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.suite_files import read_suite
 
 pytest.importorskip("ctranslate2")
-README = Path(__file__).resolve().parents[2] / "README.md"
+TOP = Path(__file__).resolve().parents[2]
 
 
-def block(number: int) -> list[list[str]]:
-    """The commands of a block of the section, counted from 1."""
-    section = README.read_text(encoding="utf-8").split("## From a pretrained model")[1]
-    return [line.split() for line in section.split("```")[2 * number - 1].strip().splitlines()]
+def block(page: str, heading: str) -> list[list[str]]:
+    """The commands of the first block of a section."""
+    section = (TOP / page).read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
+    return [line.split() for line in section.split("```")[1].strip().splitlines()]
 
 
 def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = block(1)
+    commands = block("README.md", "## From a pretrained model")
     assert [words[1] for words in commands][:3] == ["import", "prepare", "train"]
     assert {words[0] for words in commands} == {"cotext"}
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_a_document_run_begins_where_its_sentence_run_stands(
         "compare": "--samples 100",
     }
     shown = ""
-    for _, command, *words in block(2):
+    for _, command, *words in block("docs/pretrained.md", "## From a sentence run to a document run"):
         fewer = ["100" if word == "small" else word for word in words]
         shown = succeed(command, *fewer, *shorter[command].split()).out
         for path in Path("data/controlled/contrastive").iterdir() if command == "prepare" else ():

@@ -121,7 +121,7 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
     named = Systems([System("a", systems.named("sentence").opened)])
     with served(tiny_application(named, tmp_path / "state")) as client:
         address = str(client.base_url).rstrip("/")
-        send, *others = commands("docs/serving.md", "## Files")
+        send, *others = commands("docs/serving-apis.md", "## Files")
         id = json.loads(curl(send, address, tmp_path))["id"]
         look, *others = (each.replace("/ID", f"/{id}") for each in others)
         until(lambda: json.loads(curl(look, address, tmp_path))["state"] == "done")

@@ -327,11 +327,10 @@ def test_tmx_is_read_again(client: httpx.Client, tmp_path: Path) -> None:
 
 
 def examples() -> list[tuple[str, dict[str, str], Any]]:
-    """Path, headers and body of every curl of the section on the own API."""
-    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-    section = page[page.index("\n## Own API\n") :].split("\n## ")[1]
+    """Path, headers and body of every curl of the page on the own API."""
+    page = (Path(__file__).parents[2] / "docs" / "serving-own-api.md").read_text(encoding="utf-8")
     found = []
-    for command in re.findall(r"```\n(curl .*?)\n```", section, re.DOTALL):
+    for command in re.findall(r"```\n(curl .*?)\n```", page, re.DOTALL):
         words = shlex.split(command.replace("\\\n", ""))
         headers = dict(words[i + 1].split(": ") for i, word in enumerate(words) if word == "-H")
         bodies = [words[i + 1] for i, word in enumerate(words) if word == "-d"]

@@ -1,4 +1,4 @@
-"""The commands of the README's section on the server, and of docs/serving.md, run as they stand.
+"""The commands of the README's section on the server, and of docs/serving*.md, run as they stand.
 
 Those of the sections on files and on the own API: test_file_routes.py, test_own_api.py.
 """
@@ -98,10 +98,13 @@ def test_the_readme(address: str, tmp_path: Path) -> None:
     assert [list(answer) for answer in answers] == [["translatedText"], ["translations"], ["translatedText"]]
 
 
-@pytest.mark.parametrize("heading", ["## LibreTranslate", "## Sessions", "### curl"])
-def test_the_page(address: str, tmp_path: Path, heading: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("apis", "## LibreTranslate"), ("apis", "## Sessions"), ("programs", "## curl")],
+)
+def test_the_page(address: str, tmp_path: Path, page: str, heading: str) -> None:
     (tmp_path / "letter.html").write_text("<p>A cat sees.</p>", encoding="utf-8")
-    for command in commands("docs/serving.md", heading):
+    for command in commands(f"docs/serving-{page}.md", heading):
         answer = json.loads(curl(command, address, tmp_path))
         text = answer.get("translatedText", answer.get("translation", answer.get("translations")))
         if (file := answer.get("translatedFileUrl")) is not None:
@@ -111,7 +114,7 @@ def test_the_page(address: str, tmp_path: Path, heading: str) -> None:
 
 def test_the_commands_of_deepl(address: str, tmp_path: Path) -> None:
     pytest.importorskip("deepl", reason="needs deepl, of the extra `dev`")
-    first, second = commands("docs/serving.md", "## DeepL")
+    first, second = commands("docs/serving-apis.md", "## DeepL")
     assert json.loads(curl(first, address, tmp_path))["translations"]
     python, *words = shlex.split(second.replace(ADDRESS, address))
     assert python == "python"
@@ -125,7 +128,7 @@ def test_the_examples_in_python(address: str, tmp_path: Path, heading: str, pack
     pytest.importorskip(package, reason=f"needs {package}, of the extra `dev`")
     content, _ = structures.STRUCTURES["docx"](random.Random(1))
     (tmp_path / "letter.docx").write_bytes(content)
-    [code] = blocks("docs/serving.md", heading, "python")
+    [code] = blocks("docs/serving-apis.md", heading, "python")
     # DeepL's client asks every five seconds how far a document is.
     quick = "import time\nreal = time.sleep\ntime.sleep = lambda seconds: real(seconds / 100)\n"
     assert ran([sys.executable, "-c", quick + code.replace(ADDRESS, address)], tmp_path).strip()
@@ -139,14 +142,14 @@ def test_the_example_in_javascript(address: str) -> None:
     node = shutil.which("node")
     if node is None or not (here / "node_modules" / "deepl-node").is_dir():
         pytest.skip("node or deepl-node is not installed")
-    [code] = blocks("docs/serving.md", "## DeepL", "js")
+    [code] = blocks("docs/serving-apis.md", "## DeepL", "js")
     assert ran([node, "-e", code.replace(ADDRESS, address)], here).count("'") >= 4
 
 
 def test_the_commands_of_the_server() -> None:
     top = (TOP / "docs/serving.md").read_text(encoding="utf-8").split("\n```\n")[1]
     assert checked(top)["port"] == int(ADDRESS[-4:])
-    add, serve = commands("docs/serving.md", "### Keys")
+    add, serve = commands("docs/serving.md", "## Keys")
     assert (add.split()[:3], checked(serve)["host"]) == (["cotext", "serve-key", "add"], "0.0.0.0")
     [unit] = blocks("docs/serving.md", "### systemd", "ini")
     [start] = re.findall(r"^ExecStart=/opt/cotext/bin/(.*)$", unit, re.MULTILINE)

@@ -12,6 +12,7 @@ from xml.parsers import expat
 from cotext.data.formats.xml_formats import printable
 from cotext.files.blocks import Block, Close, Contents, Open, Piece, writable
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import substituted
 
 Edit = tuple[int, int, str]  # the text from, up to, becomes
 
@@ -162,7 +163,7 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
 
 def without_halves(text: str) -> str:
     """A text without NUL and lone surrogates, which no file can hold."""
-    return _HALVES.sub("", text)
+    return substituted(_HALVES, "", text)
 
 
 class Lines:

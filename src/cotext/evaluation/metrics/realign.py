@@ -8,7 +8,7 @@ good, the ends of the system's own lines are preferred, then the later cut.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed, render_rows
 
 # A document whose lines are kept is in doubt where they share less than this of what the best cuts share.
-# Of lines that belong together none ever was, however poor the translation (docs/results.md).
+# Of lines that belong together none ever was, however poor the translation (docs/results/scores.md).
 LEAST_SHARED: Final = 0.95
 Realigned = Literal["unequal", "all"]  # which documents: with other numbers of sentences, or every one
 _SHOWN: Final = 20  # documents of a system in a table
@@ -193,10 +193,7 @@ def realign_systems(
 
 def signed(measurement: Measurement, signature: str) -> Measurement:
     """The measurement, whose signature says how documents were cut anew, where that makes a difference."""
-    if measurement.statistics.unit == "document":
-        return measurement
-    score = measurement.score
-    return replace(measurement, score=replace(score, signature=f"{score.signature}{signature}"))
+    return measurement if measurement.statistics.unit == "document" else measurement.signed(signature)
 
 
 def realign(

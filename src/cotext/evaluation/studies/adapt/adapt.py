@@ -40,11 +40,11 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
-from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
 from cotext.training.start_settings import written_config
+from cotext.training.trainer import TrainingCallbacks
 from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a model of single sentences; others keep their own configuration
@@ -230,7 +230,7 @@ class Adaptation:
         every = max(1, self.updates // VALIDATIONS)
         return self._config(
             f"train.max_cpu_minutes={self.request.minutes * threads}",
-            f"train.max_updates={2 * self.updates}",  # time ends it
+            f"train.max_updates={self.updates}",
             f"train.validate_every={every}",
             f"train.log_every={max(1, every // 5)}",
             f"train.warmup_updates={max(1, min(500, every))}",
