@@ -2,7 +2,6 @@
 
 # ruff: noqa: E501
 
-import json
 import random
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ import test_docx
 import test_epub
 import test_po
 import test_pptx
-import test_wmt
 
 WORDS = ["the", "cat", "sees", "a", "small dog", "Mr. X.", "and", "tree", "été", "東京", "12", "it's"]
 
@@ -204,22 +202,7 @@ def text(draw: random.Random) -> tuple[bytes, str]:
     return "".join(_filled(draw, draw.choice(parts)) for _ in range(draw.randint(2, 9))).encode(), "a.txt"
 
 
-def wmt(draw: random.Random) -> tuple[bytes, str]:
-    lines = [
-        {
-            "doc_id": f"d{n}",
-            "source_doc": f"{words(draw)}.\n\n{words(draw)}",
-            "tgt_lang": "de_DE",
-            "instruction": "x",
-        }
-        for n in range(2)
-    ]
-    lines += [dict(line, doc_id=f"s{n}") for n, line in enumerate(test_wmt.LINES[:3])]
-    return "".join(json.dumps(line) + "\n" for line in lines).encode(), "a.jsonl"
-
-
 STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {
     "html": html, "docx": docx, "epub": epub, "pptx": pptx, "subtitles": subtitles,
     "po": po, "xliff": xliff, "markdown": markdown, "prose": text,
-    "wmt": wmt,
 }  # fmt: skip

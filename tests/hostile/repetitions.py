@@ -164,7 +164,7 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
 
     for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"),
                        ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
-                       ("xliff", "a.xlf"), ("wmt", "a.jsonl")):  # fmt: skip
+                       ("xliff", "a.xlf")):  # fmt: skip
         add(f"{what}, nothing else", name, lambda text: text)
     add("html, in a paragraph", "a.html", lambda text: f"<!DOCTYPE html><p>x {text}</p>")
     add("html, as text", "a.html", lambda text: f"<!DOCTYPE html><p>x {escape(text)}</p>")
@@ -189,11 +189,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("markdown, in a link", "a.md", lambda text: f"x [a](b '{text}') ![{text}](c)\n")
     add("markdown, behind front matter", "a.md", lambda text: f"---\n{text}")
     add("prose, between texts", "a.txt", lambda text: f"A text. And another. {text} End\n" * 2)
-    add(
-        "wmt, in a text",
-        "a.jsonl",
-        lambda text: json.dumps({"doc_id": "a", "source_doc": f"x {text}", "tgt_lang": "de_DE"}),
-    )
     return found
 
 

@@ -58,4 +58,4 @@ def test_killed_in_mid_document_and_while_the_result_is_written(served: Served) 
         results = [client.get(f"/api/files/{each}/result").content for each in (id, undisturbed)]
         assert results[0] == results[1]
         assert len(client.get("/api/files").json()["files"]) == 3
-    assert {p.name for p in (served.state / "jobs" / id).iterdir()} == {"result.txt"}
+    assert {p.name for p in (served.state / "jobs" / id).iterdir()} == {"job.json", "result.txt"}

@@ -126,7 +126,7 @@ def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
     assert "serve-key add" in refused("serve", runs[0], "--host", "0.0.0.0", "--port", 0)
     assert "no address" in refused("serve", runs[0], "--host", "nowhere.invalid")
     assert "no such run" in refused("serve", tmp_path / "none", "--port", 0, "--state", tmp_path)
-    assert "named twice" in refused("serve", runs[0], runs[0], "--port", 0, "--state", tmp_path)
+    assert "NAME=FOLDER" in refused("serve", runs[0], runs[0], "--port", 0, "--state", tmp_path)
     assert "NAME=FOLDER" in refused("serve", f"a={runs[0]}", f"a={runs[1]}", "--port", 0)
     assert "--cors" in refused("serve", runs[0], "--cors", "https://a.example/b", "--port", 0)
     assert "--languages" in refused("serve", runs[0], "--languages", "english", "--port", 0)

@@ -85,9 +85,9 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
     from cotext.files.translate_files import format_of
 
     found = format_of(file, format)
+    if found == "wmt":
+        return wmt
     if not isinstance(found, str):
-        if found.name == "wmt":
-            return wmt
         raise CotextError(
             f"{file}: language models behind an API translate corpora (docs/data-format.md), and this is "
             f"{found.name}; add --format text if it holds one sentence a line"

@@ -78,11 +78,6 @@ class CatalogueString:
         return "".join(part if isinstance(part, str) else part.written(next(waiting)) for part in self._parts)
 
 
-def has_letters(text: str) -> bool:
-    """Whether there is a letter in a text."""
-    return _LETTER.search(text) is not None
-
-
 def has_words(pieces: Sequence[Piece]) -> bool:
     """Whether there is a letter outside what is copied."""
     return any(isinstance(piece, str) and _LETTER.search(piece) for piece in pieces)

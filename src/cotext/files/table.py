@@ -10,7 +10,6 @@ from cotext.runtime.errors import CotextError
 # Modules that hold a format under the name FORMAT, asked in this order; importable without their libraries,
 # which they import when a file is opened.
 MODULES: Final[tuple[str, ...]] = (
-    "wmt",
     "html",
     "docx",
     "epub",

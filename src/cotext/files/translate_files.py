@@ -204,7 +204,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     if name is not None:
         if name in formats:
             return formats[name]
-        if name in FORMATS:
+        if name.partition(":")[0] in FORMATS:
             return name
         known = [*formats, *FORMATS]
         near = nearest(name, known)
