@@ -4,22 +4,73 @@ So that they cannot lag behind.
 """
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import TextWrapper
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import cotext
 from cotext.config.fields import LARGEST
-from cotext.config.recipe import load_config, recipe_names
-from cotext.config.reference import reference
+from cotext.config.parts import names_of
+from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
 from cotext.models.describe import PARAMETERS
-from cotext.models.parameters import parameters_at_base
+from cotext.models.parameters import parameters_asked
 from cotext.runtime.reading import MAX_YAML_CHARACTERS
 
 WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 PAGE = Path(__file__).with_name("recipes.md")
 COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
+
+
+def reference() -> Iterator[tuple[str, str, Any, str]]:
+    """Every key with the type it takes, its default and what it does: the recipe reference."""
+    properties: dict[Any, Any] = {}
+    for key, default in keys(Config):
+        *sections, last = key.split(".")
+        model: Any = Config
+        for section in sections:
+            model = model.model_fields[section].annotation
+        field = model.model_fields[last]
+        if model not in properties:
+            properties[model] = model.model_json_schema()["properties"]
+        schema = properties[model][last]
+        limits = [part["maximum"] for part in (schema, *schema.get("anyOf", ())) if "maximum" in part]
+        most = min(limits, default=LARGEST)
+        limit = f", at most {most:,}" if most < LARGEST else ""
+        names = next(filter(None, map(names_of, field.metadata)), ())
+        kind = " | ".join((*names, "FILE.py:CLASS")) if names else _type_name(field.annotation)
+        yield key, kind + limit, default, " ".join((field.description or "").split())
+
+
+def _type_name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " | ".join(str(value) for value in get_args(kind))
+    if get_origin(kind) is Annotated:
+        names = next(filter(None, map(names_of, get_args(kind)[1:])), ())
+        if names:
+            return " | ".join((*names, "FILE.py:CLASS"))
+        return _type_name(get_args(kind)[0])
+    if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
+        return f"list of {_type_name(get_args(kind)[0])}"
+    if get_origin(kind) is tuple:
+        return ", ".join(_type_name(part) for part in get_args(kind))
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(_type_name(part) for part in get_args(kind))
+    return str(kind.__name__ if isinstance(kind, type) else kind)
+
+
+def parameters_at_base(config: Config) -> int:
+    """Number of trained numbers of a recipe at base size with 32,000 subwords."""
+    view, model = config.view, config.model
+    if model.shift == "corpus":
+        model = model.model_copy(update={"shift": 0})
+    # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+    brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+    counted = {"model": model, "view": view.model_copy(update=brackets)}
+    return parameters_asked(config.model_copy(update=counted), 32_000)
 
 
 @cache

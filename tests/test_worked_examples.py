@@ -28,6 +28,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(content, encoding="utf-8")
+    (folder / "right.en").write_text("one\ntwo two\n\nthree\nfour\n", encoding="utf-8")
     (folder / "right.de").write_text("eins\nzwei zwei\n\ndrei\nvier\n", encoding="utf-8")
     (folder / "a.de").write_text("eins\nzwei\n\ndrei\nvier\n", encoding="utf-8")
     (folder / "b.de").write_text("eins\nzwo\n\nvier\nvier\n", encoding="utf-8")
@@ -56,7 +57,7 @@ def test_a_metric_is_one_module(copy: Path) -> None:
     assert found["paired"]["exact-match"]["comparisons"][0]["difference"] == -25.0
     ranked = json.loads(run(copy, "leaderboard", "a.de", "b.de", *scored, "--out", "l.html", "--json"))
     assert [each["name"] for each in ranked["systems"]] == ["a.de", "b.de"]
-    test = ("--source", "right.de", "--reference", "right.de", "--protocol", "exact-match")
+    test = ("--source", "right.en", "--reference", "right.de", "--protocol", "exact-match")
     compared = json.loads(run(copy, "compare", "a.de", "b.de", *test, "--out", "c.html", "--json"))
     assert [f["value"] for f in compared["figures"] if f["kind"] == "score"] == [75.0, 50.0]
     run(copy, "mbr", "a.de", "b.de", "right.de", "--utility", "exact-match", "--out", "mbr.de")

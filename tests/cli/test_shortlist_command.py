@@ -15,7 +15,7 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.hub import export_hub, export_int8
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run, open_scorer
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of
 
 
 def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from cotext.data.languages import Languages
 from cotext.data.splitting import Splitter
 from cotext.runtime.integrity import sealed
 from cotext.translation.open import open_run
-from cotext.translation.prose import OF_SENTENCES, Prose, trained_length
-from cotext.translation.translator import Translation
+from cotext.translation.prose import Prose, trained_length
+from cotext.translation.translator import OF_SENTENCES, Translation
 
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
 PROSE = "The cat sees. A dog runs. The bird sings."

@@ -27,8 +27,7 @@ from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.document_state import group_of
-from cotext.translation.pool import DocumentPool
-from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation
 from cotext.translation.window_search import WindowSearch
 
 CPU = torch.device("cpu")

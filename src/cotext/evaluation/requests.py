@@ -143,6 +143,11 @@ class EvaluationRequest(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
     )
+    terms: Path | None = option(
+        "Glossary; adds term success and document consistency as WMT's terminology task defines them.",
+        default=None,
+        needs="source",
+    )
 
     def check(self) -> None:
         """Raise CotextError where options do not go together, or for an unknown metric."""
@@ -253,7 +258,7 @@ class AdaptRequest(CorpusFormat, Device):
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
     minutes: float = option(
-        "Time to train: processor time for each thread, without validation.", default=60.0, least=0.01
+        "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
     )
     dev_documents: int = option("Documents to set aside for development.", default=20, least=1)
     test_documents: int = option("Documents to set aside for the test.", default=20, least=2)

@@ -40,7 +40,7 @@ from cotext.runtime.version import __version__
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.requests import DistillRequest
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of
 
 JOB: Final = "distillation.json"  # in the folder: all that decides what it holds
 EXAMPLES: Final = 5

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.translation.dropped import DroppedContent, dropped
-from cotext.translation.prose import OF_SENTENCES
 from cotext.translation.terms.terms import TermReport
-from cotext.translation.translator import Translation
+from cotext.translation.translator import OF_SENTENCES, Translation
 
 
 @dataclass(slots=True)

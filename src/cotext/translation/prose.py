@@ -18,11 +18,9 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.translation.scorer import CHARACTERS_PER_TOKEN
-from cotext.translation.translator import Translation
+from cotext.translation.translator import OF_SENTENCES, Translation
 
 SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are held in memory
-# Fields of a translation that hold indices of sentences.
-OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 
 
 def trained_length(run: Path) -> int:

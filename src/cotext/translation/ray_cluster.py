@@ -20,7 +20,7 @@ from cotext.search.guide import Guide
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.requests import ClusterOptions
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import require_no_lists
 

@@ -13,8 +13,8 @@ from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_signature
-from cotext.translation.translate_file import checksums_of, naming, systems_of
+from cotext.translation.signature import scoring_signature, systems_of
+from cotext.translation.translate_file import checksums_of, naming
 from cotext.translation.written_beside import ScoredDocument, require_column
 
 

@@ -3,6 +3,10 @@
 The part on the model is made by `cotext.models`, that on decoding by `DecodingPlan.signature`.
 """
 
+from typing import Any
+
+from cotext.data.shortlist import identity_of
+from cotext.runtime.files import checksum
 from cotext.translation.open import OpenedRun
 
 # Of the model, what says which it is, and in which engine it runs.
@@ -30,6 +34,23 @@ def scoring_signature(opened: OpenedRun) -> str:
     """The signature of scores of given translations."""
     seen = [f"{key}:{value}" for key, value in _of_context(opened).items()]
     return "|".join([opened.loaded.signature, *seen, "subwords:of-text", "unit:nats"])
+
+
+def systems_of(opened: OpenedRun) -> dict[str, Any]:
+    """A run and that of its first pass, by checksums of their models and their whole configurations."""
+    before = {} if opened.first_pass is None else {"first_pass": _system(opened.first_pass)}
+    return {**_system(opened), **before}
+
+
+def _system(opened: OpenedRun) -> dict[str, Any]:
+    engine = {"engine": opened.loaded.engine} if opened.loaded.engine else {}
+    return {
+        **engine,
+        "model": checksum(opened.weights),
+        "tokenizer": opened.loaded.tokenizer.fingerprint,
+        "config": opened.config.model_dump(mode="json"),
+        **identity_of(opened.translator.shortlist),
+    }
 
 
 def _of_model(opened: OpenedRun) -> dict[str, str]:

@@ -20,7 +20,6 @@ from cotext.data.formats.streams import check_readable
 from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.languages import name_warning
 from cotext.data.nbest_lists import Candidate
-from cotext.data.shortlist import identity_of
 from cotext.data.splitting import Splitting
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -31,6 +30,7 @@ from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired_documents
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose, trained_length
+from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 from cotext.translation.written_beside import (
@@ -310,23 +310,6 @@ def job_header(
     }
     terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
-
-
-def systems_of(opened: OpenedRun) -> dict[str, Any]:
-    """A run and that of its first pass, by checksums of their models and their whole configurations."""
-    before = {} if opened.first_pass is None else {"first_pass": _system(opened.first_pass)}
-    return {**_system(opened), **before}
-
-
-def _system(opened: OpenedRun) -> dict[str, Any]:
-    engine = {"engine": opened.loaded.engine} if opened.loaded.engine else {}
-    return {
-        **engine,
-        "model": checksum(opened.weights),
-        "tokenizer": opened.loaded.tokenizer.fingerprint,
-        "config": opened.config.model_dump(mode="json"),
-        **identity_of(opened.translator.shortlist),
-    }
 
 
 def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:

@@ -13,8 +13,7 @@ from cotext.serving.sharing.turns import Batch, CancelledError, Flow, Turn, Turn
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.open import OpenedRun
-from cotext.translation.pool import DocumentPool, Pool
-from cotext.translation.translator import DocumentTranslator
+from cotext.translation.translator import DocumentPool, DocumentTranslator, Pool
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- The one thread that works with a model, and the work of many threads that waits for it.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
-from cotext.translation.pool import DocumentPool
+from cotext.translation.translator import DocumentPool
 from cotext.translation.window_search import RowGroup
 
 # --- A piece of work of a client, as whoever does it sees it.

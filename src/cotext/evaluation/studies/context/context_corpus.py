@@ -33,7 +33,7 @@ from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
-from cotext.translation.translate_file import systems_of
+from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 5
