@@ -46,7 +46,7 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     chosen = next(d for d in documents if len(d.source) == 6)
     out = tmp_path / "out"
     done = succeed("attention", docflat, source, "--target", target, "--document", chosen.id, "--out", out)
-    names = {"encoder", "decoder", "cross", "batch-source", "batch-target", "gate"}
+    names = {"encoder", "decoder", "cross", "batch-source", "batch-target"}
     assert {path.name for path in out.iterdir()} == {"attention.json", *(f"{name}.png" for name in names)}
     assert all((out / f"{name}.png").read_bytes().startswith(PNG) for name in names)
     assert all(f"{name}.png" in done.out for name in names)

@@ -276,7 +276,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, longest: int, code: str, said: str
     def limited(self: Client, request: Any, seconds: float) -> Any:
         content = request.payload["messages"][0]["content"]
         if sum(line.startswith("[") for line in content.split("\n")) > longest:
-            raise RefusedRequestError("status 400", 400, code, said)
+            raise RefusedRequestError("status 400", code, said)
         return sent(self, request, seconds)
 
     monkeypatch.setattr(Client, "_sent", limited)

@@ -178,22 +178,19 @@ def _command(arguments: list[str | Path]) -> None:
     sys.exit(outcome.code)
 
 
-@pytest.mark.parametrize("command", ["translate", "cxmi"])
 @pytest.mark.parametrize(
     "fault",
     [("timeout", {"seconds": 60}), ("drip", {"part": "head", "seconds": 60}), ("429", {"retry_after": 60})],
     ids=lambda fault: fault[0],
 )
 def test_an_interrupt_ends_the_command_at_once(
-    tmp_path: Path, fake: Fake, command: str, fault: tuple[str, dict[str, Any]]
+    tmp_path: Path, fake: Fake, fault: tuple[str, dict[str, Any]]
 ) -> None:
     source, out = tmp_path / "a.txt", tmp_path / "out.txt"
     source.write_text("\n\n".join(WORDS) + "\n")
     endpoint = described(tmp_path, fake.url)
-    arguments: list[str | Path] = ["cxmi", endpoint, "--source", source, "--target", source]
-    if command == "translate":
-        arguments = ["translate", endpoint, source, "--out", out]
-    before = 2 if command == "translate" else 0
+    arguments: list[str | Path] = ["translate", endpoint, source, "--out", out]
+    before = 2
     name, options = fault
     fake.misbehave(name, times=None, when=lambda request: len(fake.requests) > before, **options)
     process = PROCESSES.Process(target=_command, args=(arguments,), daemon=True)
@@ -208,11 +205,10 @@ def test_an_interrupt_ends_the_command_at_once(
     process.join(20)
     assert (process.exitcode, time.monotonic() - began < 3) == (INTERRUPTED, True)
     assert not out.exists()
-    if command == "translate":
-        kept = len(list((tmp_path / "model.answers").rglob("*.json")))
-        assert kept == before
-        fake.behave()
-        sent = len(fake.requests)
-        assert cotext(*arguments).code == 0
-        assert len(fake.requests) - sent == len(WORDS) - kept
-        assert out.read_text().split() == " ".join(WORDS.values()).split()
+    kept = len(list((tmp_path / "model.answers").rglob("*.json")))
+    assert kept == before
+    fake.behave()
+    sent = len(fake.requests)
+    assert cotext(*arguments).code == 0
+    assert len(fake.requests) - sent == len(WORDS) - kept
+    assert out.read_text().split() == " ".join(WORDS.values()).split()
