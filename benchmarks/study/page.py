@@ -172,18 +172,17 @@ def render(found: Sequence[Comparison]) -> str:
 
 
 RULES = """
-Made by `python -m benchmarks.study.page` from the results of `benchmarks/experiments/*study*.yaml`; every
-sentence follows from figures by a rule. A system of several seeds has the mean with the smallest and the
-largest in brackets.
+For researchers who want to know what document context gives on real text at small size.
+`python -m benchmarks.study.page` writes this page from the results of `benchmarks/experiments/*study*.yaml`.
+A system of several seeds has the mean, with the smallest and the largest value in brackets.
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
-  below, and the difference larger than the standard deviation of seeds; of choices, an ordering holds only
-  where the better system is shown to use context for them. **cannot be told**: anything else, and always of
-  two single runs.
+  below, and the difference larger than the standard deviation of seeds. For choices, the better system must
+  also use context for them. **cannot be told**: anything else, and always between two single runs.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
-* No claim about documents is made where the sentence model has less than 15 s-BLEU on held-out documents.
+* Documents are compared only if the sentence model has at least 15 s-BLEU on held-out documents.
 * Choices of real text: [real-choices.md](real-choices.md). The reference itself has 100 everywhere.
 """
 

@@ -376,7 +376,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(
         .split("In Python:")[0]
     )
     commands = [line.split() for block in section.split("```")[1::2] for line in block.strip().splitlines()]
-    assert len(commands) == 19
+    assert len(commands) == 17
     assert {words[0] for words in commands} == {"cotext"}
     write_corpus(tmp_path)
     monkeypatch.chdir(tmp_path)

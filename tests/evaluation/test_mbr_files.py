@@ -182,5 +182,3 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     assert "protocol:comet" in report.signature
     with pytest.raises(CotextError, match="add --source FILE"):
         choose_translations(replace(request, source=None))
-    with pytest.raises(CotextError, match="mean of its sentences"):
-        replace(request, level="document")

@@ -18,6 +18,7 @@ from cotext.interchange.model_names import known_models, resolve_run
 from cotext.interchange.named_model import write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
+from cotext.serving.systems import open_systems
 
 pytest.importorskip("huggingface_hub")
 
@@ -89,6 +90,14 @@ def test_a_name_is_a_start_and_has_a_tokenizer(world: World, installed: Path) ->
     assert str(installed) in Path("mine/config.yaml").read_text()
     refused = cotext("train", "focused-concatenation/s2to2", "--init", "en-d", "--data", "data", "--out", "x")
     assert (refused.code, "the nearest known one is 'en-de'" in refused.err) == (2, True)
+
+
+def test_a_server_calls_a_model_by_its_name(world: World, installed: Path) -> None:
+    systems = open_systems(["en-de", world.run, "mine=en-de"], "cpu")
+    assert [system.name for system in systems] == ["en-de", "run", "mine"]
+    assert systems.named("mine").opened.folder == installed
+    with pytest.raises(CotextError, match="two systems are called 'en-de'"):
+        open_systems(["en-de", "en-de"], "cpu")
 
 
 def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installed: Path) -> None:

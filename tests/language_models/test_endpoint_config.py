@@ -8,7 +8,7 @@ from language_models.described import KEY, VARIABLE, described
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
-from cotext.language_models.plan import spans_of
+from cotext.language_models.translator import spans_of
 from cotext.runtime.errors import CotextError
 
 

@@ -2,16 +2,19 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.runtime import reading
 from cotext.runtime.errors import CotextError, nearest, shown
-from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text
+from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
 
 NINES = "9" * 6000
 LEVELS = "".join(
@@ -180,6 +183,33 @@ def test_the_nearest_word_is_found_and_none_where_none_is_near() -> None:
         assert nearest(word, known) == [near]
     for word in ("nope", "x", "", "qwertz", "beam"):
         assert nearest(word, known) == []
+
+
+class _Counted:
+    """A pattern that notes the longest text of a single substitution."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self.longest = re.compile(pattern), 0
+        self.search, self.match = self.pattern.search, self.pattern.match
+
+    def sub(self, replacement: str, text: str) -> str:
+        self.longest = max(self.longest, len(text))
+        return self.pattern.sub(replacement, text)
+
+
+@pytest.mark.parametrize("pattern", ["[ \t]+", "[\0x]", "\r\n?"])
+@given(text=st.text(st.sampled_from(" \t\0x\r\na"), max_size=80))
+def test_a_substitution_in_parts_is_that_of_the_whole(pattern: str, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_PART", 4)
+        assert substituted(re.compile(pattern), "_", text) == re.sub(pattern, "_", text)
+
+
+@pytest.mark.parametrize("text", ["a " * 2_000_000, "a" * 4_000_000])
+def test_no_part_of_a_substitution_is_long(text: str) -> None:
+    counted: Any = _Counted(" +")
+    substituted(counted, "", text)
+    assert counted.longest <= 2 * reading._PART + 1
 
 
 def recipe(folder: Path, text: str) -> str:

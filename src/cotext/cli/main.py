@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cotext.cli.adapt import adapt
+from cotext.cli.align import align
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare, prepare_controlled
@@ -107,6 +108,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
         "adapt": adapt,
+        "align": align,
         "prepare": prepare,
         "prepare-controlled": prepare_controlled,
         "train": train,

@@ -18,6 +18,7 @@ from cotext.data.languages import Languages, languages_of_names, primary_languag
 from cotext.data.preparation import Preparation
 from cotext.data.prepared import TRAIN
 from cotext.data.selection import Selection, render
+from cotext.data.set_aside import BOUNDARIES
 from cotext.data.shortlist import SHORTLIST, coverages, learned_shortlist
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter, TokenStore
@@ -208,10 +209,19 @@ def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ..
     """Notes on splits that are one long document, as a translation memory without names of documents is."""
     return tuple(
         f"note: {split} is one document of {found['sentences']:,} sentences: nothing says where documents "
-        "end, so that sentences of unrelated texts may become context of each other. Put an empty line "
-        'between documents, in TMX a <prop type="x-document"> into every <tu>; or train on single sentences'
+        f"end, so that sentences of unrelated texts may become context of each other; {BOUNDARIES}, or train "
+        "on single sentences"
         for split, found in statistics.items()
         if found["documents"] == 1 and found["sentences"] >= LONG_DOCUMENT
+    )
+
+
+def set_aside_notes(command: Mapping[str, int]) -> tuple[str, ...]:
+    """Notes on held-out sets that are documents of the training corpus: how many, and the seed."""
+    return tuple(
+        f"{part}: {count:,} whole documents set aside from the training corpus, by seed {command['seed']}"
+        for part, count in command.items()
+        if part != "seed"
     )
 
 

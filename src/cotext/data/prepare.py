@@ -30,12 +30,14 @@ from cotext.data.corpora import (
     input_checksums,
     languages_of_files,
     selection_notes,
+    set_aside_notes,
     taken_tokenizer,
     text_checksums,
     tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
+from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
@@ -43,6 +45,7 @@ from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
+from cotext.data.set_aside import Read, part_of, set_aside
 from cotext.data.splitting import Splitter
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
@@ -73,7 +76,7 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
         "train": (request.source, request.target),
         "dev": (request.dev_source, request.dev_target),
         "test": (request.test_source, request.test_target),
-    }
+    } | dict.fromkeys(request.set_aside, (request.source, request.target))
     named = request.languages
     guessed = languages_of_files(request.source, request.target, request.format)
     pair = Languages(named.source or guessed.source, named.target or guessed.target)
@@ -88,6 +91,7 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
         "tokenizer_text": [*map(str, texts)],
         "shortlist": request.shortlist,
         "paragraphs": request.paragraphs,
+        "set_aside": request.set_aside and {**request.set_aside, "seed": request.seed},
     }
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
@@ -131,11 +135,18 @@ def _corpora(
     splitters: tuple[Splitter, Splitter] | None,
 ) -> list[CorpusSplit]:
     """The corpora in files; rules are for training alone, and splitters without `paragraphs`."""
-    corpora = []
+    corpora: list[CorpusSplit] = []
+    parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
         if source is not None:
             check_sides(languages, source, target, "the corpus is")
-            read = partial(read_parallel, source, target, request.format, skip_unequal=request.skip_unequal)
+            read: Read = partial(
+                read_parallel, source, target, request.format, skip_unequal=request.skip_unequal
+            )
+            if request.set_aside and not parts:
+                parts = set_aside(read(Alignment()), request.set_aside, request.seed)
+            if parts and (split == "train" or split in parts):
+                read = part_of(read, parts, split)
             training = split == "train"
             cut = splitters if training or request.paragraphs else None
             selection = Selection(read, languages, rules if training else {}, cut)
@@ -274,6 +285,7 @@ def _build(
             *tokenizer_notes(
                 chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
             ),
+            *set_aside_notes(job["command"].get("set_aside", {})),
             *document_notes({split: found["statistics"] for split, found in encoded.items()}),
             *(line for found in encoded.values() for line in found["notes"]),
         ),

@@ -58,6 +58,31 @@ class SentenceSplitting(Request):
         return Splitting(read, self.splitter or BY_RULES)
 
 
+class AlignmentRequest(SentenceSplitting):
+    """Documents and their translations whose sentences are aligned; see `cotext.data.aligned_corpus`."""
+
+    source: Sequence[Path] = option(
+        "Source document (text or any file that `translate` reads), or a folder; may be repeated."
+    )
+    target: Sequence[Path] = option(
+        "Its translation. Several documents are paired by their names without endings and languages."
+    )
+    out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
+    run: Path | None = option("Run whose scores decide as well.", default=None)
+    source_language: str | None = option("Language code. Default: by the file names.", default=None)
+    target_language: str | None = option("Language code. Default: by the file names.", default=None)
+
+    def check(self) -> None:
+        """Raise CotextError where the output is no corpus of two languages."""
+        if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
+            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
+
+    @property
+    def format(self) -> str:
+        """The format of the output, by its name."""
+        return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
+
+
 class TrainingCorpus(SentenceSplitting, CorpusFormat):
     """A training corpus in files, and how it is read."""
 
@@ -105,10 +130,20 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
 class PreparationRequest(TrainingCorpus):
     """Corpora to tokenise into the data folder `out`; see `cotext.prepare`."""
 
-    dev_source: Path = option("Development corpus, source side.")
-    dev_target: Path | None = option("Development corpus, target side.", default=None)
+    dev_source: Path | None = option("Development corpus, source side.", default=None)
+    dev_target: Path | None = option("Development corpus, target side.", default=None, needs="dev_source")
+    dev_documents: int = option(
+        "Instead of --dev-source: number of whole documents to set aside from the training corpus.",
+        default=0,
+        least=0,
+    )
     test_source: Path | None = option("Test corpus, source side.", default=None)
     test_target: Path | None = option("Test corpus, target side.", default=None, needs="test_source")
+    test_documents: int = option(
+        "Instead of --test-source: number of whole documents to set aside from the training corpus.",
+        default=0,
+        least=0,
+    )
     source_language: str = option(
         "Language code such as en, or a language that the tokenizer of --tokenizer knows, such as eng_Latn. "
         "Default: guessed from the file names.",
@@ -145,7 +180,7 @@ class PreparationRequest(TrainingCorpus):
         "With moses-bpe: split Chinese into words with Jieba.", default=False, needs="tokenizer=moses-bpe"
     )
     paragraphs: bool = option("Lines are paragraphs: --split, for held-out sets too.", default=False)
-    seed: int = option("Seed of the tokenizer's training sample.", default=1)
+    seed: int = option("Seed of the tokenizer's training sample and of documents set aside.", default=1)
     shortlist: bool = option(
         "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
         default=False,
@@ -157,6 +192,13 @@ class PreparationRequest(TrainingCorpus):
         from cotext.data.tokenizer import KINDS
 
         self.require_split(self.splits, "add --split or --paragraphs")
+        if (self.dev_source is None) == (not self.dev_documents):
+            raise CotextError(
+                "development data: give --dev-source, or --dev-documents N to set N documents of the "
+                "training corpus aside"
+            )
+        if self.test_source is not None and self.test_documents:
+            raise CotextError("--test-source and --test-documents: give one of the two")
         taken, given = self.tokenizer_folder is not None, f"--tokenizer {shown(self.tokenizer)}"
         if taken and self.vocabulary is not None:
             raise CotextError(f"{given} has its own vocabulary; leave out --vocabulary")
@@ -176,6 +218,12 @@ class PreparationRequest(TrainingCorpus):
     def splits(self) -> bool:
         """Whether lines of several sentences are split."""
         return self.split or self.paragraphs
+
+    @property
+    def set_aside(self) -> dict[str, int]:
+        """How many documents of the training corpus are development and test data, by part."""
+        wanted = {"dev": self.dev_documents, "test": self.test_documents}
+        return {part: count for part, count in wanted.items() if count}
 
     @property
     def tokenizer_folder(self) -> Path | None:

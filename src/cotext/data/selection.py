@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cotext.data.alignment import VARIANCE, Band, Bead, best_path
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
@@ -209,12 +213,8 @@ def pieces_of(document_id: str, runs: Sequence[Sequence[tuple[str, str]]]) -> It
 
 # --- Alignment of the sentences of two texts by their lengths alone (Gale and Church 1993).
 
-# Source and target sentences that say the same, counted from 0 (a bead of Gale and Church 1993).
-Bead = tuple[tuple[int, ...], tuple[int, ...]]
-
 # Gale and Church 1993, table 5: how often a bead of so many source and target sentences is met.
 PRIORS: Final = {(1, 1): 0.89, (1, 2): 0.0445, (2, 1): 0.0445}
-VARIANCE: Final = 6.8  # of target characters for each source character, section 3.2 there
 
 
 def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
@@ -226,24 +226,18 @@ def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
     # Characters before each sentence.
     before = [[0, *accumulate(side)] for side in (source, target)]
     ratio = max(1, before[1][-1]) / max(1, before[0][-1])
-    best: dict[tuple[int, int], tuple[float, tuple[int, int]]] = {(0, 0): (0.0, (0, 0))}
-    for i in range(len(source) + 1):
-        for j in range(len(target) + 1):
-            ways = []
-            for (k, m), prior in PRIORS.items():
-                if (i - k, j - m) in best:
-                    lengths = before[0][i] - before[0][i - k], before[1][j] - before[1][j - m]
-                    cost = best[i - k, j - m][0] - math.log(prior) + _cost(*lengths, ratio)
-                    ways.append((cost, (k, m)))
-            if ways:
-                best[i, j] = min(ways)
-    at = len(source), len(target)
-    beads: list[Bead] = []
-    while at in best and at != (0, 0):
-        _, (k, m) = best[at]
-        beads.append((tuple(range(at[0] - k, at[0])), tuple(range(at[1] - m, at[1]))))
-        at = at[0] - k, at[1] - m
-    return beads[::-1]
+    width = len(target) + 1
+
+    def row_scores(i: int) -> NDArray[np.float32]:
+        scores = np.full((len(PRIORS), width), -np.inf, np.float32)
+        for kind, ((k, m), prior) in enumerate(PRIORS.items()):
+            for j in range(m, width if k <= i else 0):
+                lengths = before[0][i] - before[0][i - k], before[1][j] - before[1][j - m]
+                scores[kind, j] = math.log(prior) - _cost(*lengths, ratio)
+        return scores
+
+    band = Band(np.zeros(len(source) + 1, np.int64), width)
+    return best_path(len(source), len(target), band, row_scores, -math.inf)
 
 
 def _cost(source: int, target: int, ratio: float) -> float:

@@ -244,8 +244,9 @@ _ENDS: Final = {
 }
 _MARK_RUN = re.compile(rf"[{_MARKS};。！？｡]++")
 # What opens, dashes and bullets; then the first word.
-_LEAD = re.compile(r"(?:[^\w\s.!?…,;:。！？、，]|\s)*+")
+_LEAD = re.compile(r"[^\w.!?…,;:。！？、，]*+")
 _NEXT = re.compile(r"(?P<word>[\w’'-]*+)(?P<after>[).]?)")
+_FAR: Final = 1 << 20  # characters that are looked at: a single match keeps all other threads waiting
 _WORD_BEFORE = re.compile(r"[^\s()\[\]{}«»„“”\"—–/‘¿¡（）「」]*\Z")
 _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_]{1,4}\Z")
 _VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
@@ -440,9 +441,9 @@ class _Following:
     """
 
     def __init__(self, text: str, start: int) -> None:
-        lead = _LEAD.match(text, start)
+        lead = _LEAD.match(text, start, start + _FAR)
         assert lead is not None
-        word = _NEXT.match(text, lead.end())
+        word = _NEXT.match(text, lead.end(), lead.end() + _FAR)
         assert word is not None
         self.begins = lead.end()
         self.word, self.after = word["word"], word["after"]

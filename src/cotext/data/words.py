@@ -96,6 +96,13 @@ def _is_whole(text: str, place: int, phrase: str) -> bool:
 
 
 _NO_SPACE: Final = re.compile(r"\S+")
+_UNSPACED_CLASS: Final = "".join(f"{chr(first)}-{chr(last)}" for first, last in _UNSPACED)
+_WORD: Final = re.compile(rf"[{_UNSPACED_CLASS}]|[^\W{_UNSPACED_CLASS}]+|[^\w\s]")
+
+
+def word_texts(text: str) -> list[str]:
+    """The texts of `words_of`, faster; combining marks of Indian scripts are words of their own."""
+    return _WORD.findall(text)
 
 
 # --- Where the tokens of a text stand in it, for every tokenizer that can decode.

@@ -253,7 +253,7 @@ class AdaptRequest(CorpusFormat, Device):
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
     minutes: float = option(
-        "Time to train: processor time for each thread, without validation.", default=60.0, least=0.01
+        "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
     )
     dev_documents: int = option("Documents to set aside for development.", default=20, least=1)
     test_documents: int = option("Documents to set aside for the test.", default=20, least=2)

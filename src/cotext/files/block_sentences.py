@@ -11,6 +11,7 @@ from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.runtime.reading import substituted
 
 Span = tuple[int, int]  # of characters: first, and one behind the last
 
@@ -175,7 +176,7 @@ def cut(block: Block, spans: Spans | None) -> CutBlock:
 
 
 def _has_letter(pieces: Iterable[Piece]) -> bool:
-    return any(isinstance(piece, str) and any(map(str.isalpha, piece)) for piece in pieces)
+    return any(isinstance(piece, str) and any(c.isalpha() for c in piece) for piece in pieces)
 
 
 def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
@@ -209,7 +210,7 @@ def _with_single_spaces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     spaced = False
     for piece in pieces:
         if isinstance(piece, str):
-            text = _SPACE.sub(" ", piece)
+            text = substituted(_SPACE, " ", piece)
             text = text[1:] if spaced and text.startswith(" ") else text
             spaced = text.endswith(" ") or (spaced and not text)
             yield text

@@ -12,13 +12,9 @@ from typing import Final
 
 from cotext.files.blocks import Block, Contents, FileFormat
 from cotext.files.markup import Markup
+from cotext.files.places import marked_encoding
 from cotext.runtime.errors import CotextError
 
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 MAX_PAGE_BYTES: Final = 64 << 20
 _DECLARED_WITHIN: Final = 4096
 _DECLARED: Final = re.compile(
@@ -44,7 +40,7 @@ _FRAGMENT: Final = re.compile(
 
 def _recognises(head: bytes) -> bool:
     """Whether a page or one of its elements comes first, after comments."""
-    mark, encoding = _marked(head)
+    mark, encoding = marked_encoding(head)
     text = head[len(mark) :].decode(encoding or "latin-1", "replace")
     start = _LEADING.match(text)
     at = start.end() if start else 0
@@ -77,7 +73,7 @@ class Page:
                 f"{name}: {len(content):,} bytes, beyond the limit of {MAX_PAGE_BYTES:,}; divide the page"
             )
         self.messages: list[str] = []
-        mark, encoding = _marked(content)
+        mark, encoding = marked_encoding(content)
         encoding = encoding or _declared(content) or _guessed(content, self.messages)
         try:
             page = content[len(mark) :].decode(encoding, "surrogateescape")
@@ -96,14 +92,6 @@ class Page:
     def written(self, blocks: Sequence[Block]) -> bytes:
         """The page with these blocks in the places of its own."""
         return self._mark + self._markup.written(blocks).encode(self._encoding, _WRITTEN)
-
-
-def _marked(content: bytes) -> tuple[bytes, str | None]:
-    """The byte order mark, and the encoding that it says."""
-    for mark, encoding in _MARKS:
-        if content.startswith(mark):
-            return mark, encoding
-    return b"", None
 
 
 def _declared(content: bytes) -> str | None:

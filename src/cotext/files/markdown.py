@@ -30,6 +30,7 @@ from cotext.files.markdown_inline import (
 )
 from cotext.files.text import BYTE_ORDER_MARK, decoded, wrapped
 from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import substituted
 from cotext.runtime.xml import taken
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
@@ -41,6 +42,7 @@ _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
+_RETURNS = re.compile(r"\r\n?")
 _LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
 _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
@@ -90,7 +92,7 @@ class MarkdownFile:
         self._first_line = _lines_in(self._text[:begin])
         self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
         self._environment: dict[str, Any] = {}
-        tokens = self._parser.parse(re.sub(r"\r\n?", "\n", self._text[begin:]), self._environment)
+        tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
         self._unlike: list[str] = []  # places of paragraphs that no spelling makes what they should be
         found = chain(self._paragraphs(tokens), self._titles())
@@ -301,7 +303,7 @@ def _cell(content: str, line: str, start: int) -> tuple[int, int]:
 
 
 def _lines_in(text: str) -> int:
-    return len(re.findall(r"\r\n|\n|\r", text))
+    return text.count("\n") + text.count("\r") - text.count("\r\n")
 
 
 def _parser() -> Any:

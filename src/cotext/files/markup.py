@@ -31,6 +31,7 @@ from cotext.files.blocks import (
     merged,
     without_empty,
 )
+from cotext.runtime.reading import substituted
 from cotext.runtime.xml import taken
 
 # --- Tokens of HTML and XHTML with their offsets, for pages as they are found.
@@ -206,7 +207,7 @@ class Place:
 
 def collapsed(text: str) -> str:
     """Text of a page as a reader sees it: references decoded, white space collapsed."""
-    return unescaped(_SPACES.sub(" ", text))
+    return unescaped(substituted(_SPACES, " ", text))
 
 
 def unescaped(text: str) -> str:
@@ -416,7 +417,7 @@ class Markup:
             self._flush()
         else:
             text = "".join(self._page[each.start : each.stop] for each in element if each.kind == "text")
-            text = "" if name in self._rules.left else _HALVES.sub("", collapsed(text))
+            text = "" if name in self._rules.left else substituted(_HALVES, "", collapsed(text))
             if name in self._rules.ignored and not 0 < len(text.strip()) <= MAX_READ:
                 text = next(self._stand_ins)
             kind = "copied" if text.strip() else "point"

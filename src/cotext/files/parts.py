@@ -4,23 +4,17 @@ A part is read twice where it changes, once for its blocks and once to be writte
 kept meanwhile, and what is written hangs on the blocks alone.
 """
 
+import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote
 
 from cotext.files.archive import Archive
 from cotext.files.blocks import Block, Contents, Piece
-from cotext.runtime.xml import parse, serialised, taken
-
-if TYPE_CHECKING:
-    from lxml import etree
-import posixpath
-import re
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
-
 from cotext.runtime.errors import CotextError
-from cotext.runtime.xml import local_name
+from cotext.runtime.xml import local_name, parse, serialised, taken
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -73,12 +67,8 @@ class ReadPart(Protocol):
         ...
 
 
-class Slots(Protocol):
-    """Finds the places of text in the tree of a part, in reading order, each with a name for messages."""
-
-    def __call__(self, root: "etree._Element", /) -> Iterable[tuple[str, Slot]]:
-        """The places of text under a root."""
-        ...
+# Finds the places of text under the root of a part, in reading order, each with a name for messages.
+Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
 
 
 class TreePart:

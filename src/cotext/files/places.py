@@ -12,6 +12,7 @@ from xml.parsers import expat
 from cotext.data.formats.xml_formats import printable
 from cotext.files.blocks import Block, Close, Contents, Open, Piece, writable
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import substituted
 
 Edit = tuple[int, int, str]  # the text from, up to, becomes
 
@@ -44,19 +45,19 @@ class Decoded:
             ) from None
 
 
+def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
+    """The byte order mark, and the encoding that it says."""
+    return next((pair for pair in _BYTE_ORDER_MARKS if content.startswith(pair[0])), (b"", None))
+
+
 def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
     """The text of a file in UTF-8 or UTF-16 by its byte order mark, else in `encoding`.
 
     Raises:
         CotextError: another encoding, or one whose bytes would not come back.
     """
-    mark = b""
-    for mark, marked in _BYTE_ORDER_MARKS:
-        if content.startswith(mark):
-            encoding = marked
-            break
-    else:
-        mark = b""
+    mark, marked = marked_encoding(content)
+    encoding = marked or encoding
     try:
         if codecs.lookup(encoding).name in _NOT_OF_FILES:
             raise LookupError
@@ -162,7 +163,7 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
 
 def without_halves(text: str) -> str:
     """A text without NUL and lone surrogates, which no file can hold."""
-    return _HALVES.sub("", text)
+    return substituted(_HALVES, "", text)
 
 
 class Lines:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.files.blocks import LINKS, Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import LINKS, Close, Copied, Item, Open, Piece, Point, mates, merged
 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not broken for its length
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
@@ -136,19 +136,10 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     yield " ".join(line)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What is not text, and where."""
-
-    start: int
-    stop: int
-    kind: str  # copied, accelerator, alone; of a tag: opens, closes
-    name: str = ""
-
-
 def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
     found = found_in(text, markers)
-    partners = _pairs(found)
+    # What was opened and not closed encloses nothing, as <br> and <file> in a usage message.
+    partners = mates(found)
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}
     at = 0
@@ -156,7 +147,7 @@ def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
         raw = text[each.start : each.stop]
         piece: Piece = Copied(key, raw) if each.kind == "copied" else Point(key)
         if key in partners:
-            piece = Open(key, each.name in LINKS) if each.kind == "opens" else Close(partners[key])
+            piece = Open(key, each.name in LINKS) if each.kind == "open" else Close(partners[key])
         pieces += [text[at : each.start], piece]
         elements[piece] = raw
         at = each.stop
@@ -164,48 +155,30 @@ def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
     return Paragraph(merged([*pieces, text[at:]]), elements, width, accelerator)
 
 
-def found_in(text: str, markers: Markers) -> list[Found]:
-    """What is not text, in order; nothing overlaps."""
-    found: list[Found] = []
+def found_in(text: str, markers: Markers) -> list[Item]:
+    """What is not text, in order: "copied", "accelerator", of tags "open", "close" and "point"."""
+    found: list[Item] = []
     for each in sorted(_all_found(text, markers), key=lambda each: (each.start, -each.stop)):
         if (not found or each.start >= found[-1].stop) and len(found) < MAX_INLINE:
             found.append(each)
     return found
 
 
-def _all_found(text: str, markers: Markers) -> Iterator[Found]:
+def _all_found(text: str, markers: Markers) -> Iterator[Item]:
     for tag in _TAG.finditer(text):
-        kind = "closes" if tag[1] else "alone" if tag[3].endswith("/") else "opens"
-        yield Found(tag.start(), tag.end(), kind, tag[2])
+        kind = "close" if tag[1] else "point" if tag[3].endswith("/") else "open"
+        yield Item(kind, tag[2], *tag.span())
     for reference in _CHARACTER_REFERENCE.finditer(text):
-        yield Found(reference.start(), reference.end(), "copied")
+        yield Item("copied", "", *reference.span())
     if markers.placeholders is not None:
         for placeholder in markers.placeholders.finditer(text):
-            yield Found(placeholder.start(), placeholder.end(), "copied")
+            yield Item("copied", "", *placeholder.span())
     for mark in markers.accelerators:
         before = "" if markers.within_words else r"(?<!\w)"
         places = [each.start() for each in re.finditer(rf"{before}{re.escape(mark)}(?=[^\W_])", text)]
         if len(places) == text.count(mark) == 1 and not _CHARACTER_REFERENCE.match(text, places[0]):
-            yield Found(places[0], places[0] + 1, "accelerator")
+            yield Item("accelerator", "", places[0], places[0] + 1)
             return
-
-
-def _pairs(found: Sequence[Found]) -> dict[int, int]:
-    """Of the tags that enclose text, opening and closing, the number of the opening one."""
-    pairs: dict[int, int] = {}
-    inside: list[int] = []
-    for number, each in enumerate(found):
-        if each.kind == "opens":
-            inside.append(number)
-        elif each.kind == "closes":
-            # What was opened since and not closed encloses nothing, as <br> and <file> in a usage message.
-            depth = next(
-                (d for d in reversed(range(len(inside))) if found[inside[d]].name == each.name), None
-            )
-            if depth is not None:
-                pairs[inside[depth]] = pairs[number] = inside[depth]
-                del inside[depth:]
-    return pairs
 
 
 def _before_a_letter(pieces: list[Piece], mark: Point) -> Iterator[Piece]:

@@ -121,7 +121,7 @@ def _gather_text(meant: str, parts: list[_Part]) -> None:
     for found in found_in(meant, Markers()):
         parts.append(_Part("text", "", meant[at : found.start]))
         raw = meant[found.start : found.stop]
-        kind = {"opens": "begins", "closes": "ends", "copied": "copied"}.get(found.kind, "point")
+        kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(found.kind, "point")
         parts.append(_Part(kind, escaped(raw), raw, f"{first} {found.name}"))
         at = found.stop
     parts.append(_Part("text", "", meant[at:]))

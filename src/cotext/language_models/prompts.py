@@ -1,18 +1,52 @@
-"""Prompts: what a language model is told, in front of the sentences that it is to translate."""
+"""What a request translates and shows, and the prompt that says so."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, filled
 from cotext.language_models.numbered import numbered, one_line, read_numbered, read_plain
-from cotext.language_models.plan import Piece
 from cotext.runtime.errors import CotextError
 
 _CONTEXT: Final = "\nSentences before them, each followed by its translation, for context alone:\n"
 _INSTRUCTED: Final = "Instructions for this translation, but for the form of your answer:\n%s\n\n"
 _AGAIN: Final = "Mind the form of your answer: an earlier one was of no use, as it %s.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive sentences to translate, and those before them with their translations.
+
+    `instruction`: what the file says of how its document is to be translated.
+    """
+
+    sentences: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    translated_before: tuple[str, ...] = ()
+    instruction: str = ""
+
+    def __len__(self) -> int:
+        """Count the sentences to translate."""
+        return len(self.sentences)
+
+
+def piece_of(
+    source: Sequence[str], translated: Sequence[str], sentences: Sequence[int], context: int
+) -> Piece:
+    """Consecutive sentences of a document, by their indices, with `context` sentences before them.
+
+    `translated`: the translations of all sentences before them; empty ones are no context. Sentences without
+    a visible character are not asked for, so that the indices may leave some out.
+    """
+    first = sentences[0]
+    shown = [index for index in range(max(0, first - context), first) if translated[index]]
+    return Piece(
+        tuple(source[index] for index in sentences),
+        tuple(source[index] for index in shown),
+        tuple(translated[index] for index in shown),
+    )
 
 
 @dataclass(frozen=True, slots=True)

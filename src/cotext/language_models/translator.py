@@ -20,10 +20,9 @@ from typing import Any, Final
 from cotext.data.documents import Document
 from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
-from cotext.language_models.config import TEMPLATE, Endpoint
+from cotext.language_models.config import DEFAULT_CONTEXT, TEMPLATE, Endpoint
 from cotext.language_models.numbered import UnusableError
-from cotext.language_models.plan import Piece, piece_of, repair_context, spans_of
-from cotext.language_models.prompts import Prompt, prompt_of
+from cotext.language_models.prompts import Piece, Prompt, piece_of, prompt_of
 from cotext.runtime.errors import CotextError, shown
 
 # A translation of more than so many times the characters of its source, and some, is text run wild.
@@ -32,6 +31,9 @@ LONGEST_MORE: Final = 200
 ECHO_WORDS: Final = 4  # fewer may be a name ...
 ECHO_COMMON: Final = 2  # ... but for so many words that begin with a small letter
 ECHO_LETTERS: Final = 10  # of languages without spaces
+
+# Sentences of context for what is asked again in smaller pieces, where the mode shows none before a piece.
+_REPAIR_CONTEXT: Final = DEFAULT_CONTEXT
 
 MOST_ALIGNED: Final = 600  # time and memory go by the square
 
@@ -374,3 +376,16 @@ def text_of(answer: Mapping[str, Any]) -> str:
     if not isinstance(content, str):
         raise UnusableError(f"has a message whose content is {shown(type(content).__name__)} and no text")
     return content
+
+
+def spans_of(count: int, endpoint: Endpoint) -> list[range]:
+    """The sentences of each request for a document of `count` sentences, in order."""
+    size = endpoint.piece_sentences or max(count, 1)
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def repair_context(endpoint: Endpoint) -> int:
+    """The sentences before a piece that is smaller than the mode's."""
+    if endpoint.mode == "sentence":
+        return 0
+    return max(endpoint.context_sentences, _REPAIR_CONTEXT)

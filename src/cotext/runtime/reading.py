@@ -23,6 +23,7 @@ MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration, twenty times the lon
 MAX_YAML_DEPTH: Final = 20
 MAX_YAML_NUMBER: Final = 40  # characters
 MAX_JSON_WHOLE: Final = 2**63  # what 64 bits hold
+_PART: Final = 1 << 18  # characters, of which a substitution takes some 20 ms at most
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -130,6 +131,23 @@ _JSON_UNIQUE = json.JSONDecoder(
     parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique
 )
 _JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
+
+
+def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
+    """`pattern.sub(replacement, text)` in parts: a single call would keep all other threads waiting.
+
+    For patterns of one character, or of a run of characters of one kind: a part ends behind a run, or where
+    there was none for long.
+    """
+    parts, start = [], 0
+    while start < len(text):
+        stop = start + 2 * _PART
+        if first := pattern.search(text, start + _PART, stop):
+            run = pattern.match(text, first.start())
+            stop = run.end() if run else stop
+        parts.append(pattern.sub(replacement, text[start:stop]))
+        start = stop
+    return "".join(parts)
 
 
 def _holds_surrogate(value: object) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
 from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import substituted
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -40,7 +41,7 @@ def lxml_etree() -> Any:
 
 def taken(text: str) -> str:
     """The text without control characters and half characters, which XML cannot hold."""
-    return _UNTAKEN.sub("", text)
+    return substituted(_UNTAKEN, "", text)
 
 
 def local_name(node: "etree._Element") -> str:

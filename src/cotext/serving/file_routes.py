@@ -294,7 +294,6 @@ def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None
     headers = {
         "Content-Disposition": attachment(name),
         "Content-Length": str(os.fstat(file.fileno()).st_size),
-        "X-Content-Type-Options": "nosniff",
     }
     return StreamingResponse(_pieces(file, on_end), headers=headers, media_type="application/octet-stream")
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from cotext.files.blocks import Block
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
@@ -37,28 +37,6 @@ class TagHandling:
     def version(self) -> str:
         """Its name in answers."""
         return "v2" if self.strict else "v1"
-
-
-class Fragment(Protocol):
-    """A text as blocks, in reading order."""
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """The blocks."""
-        ...
-
-    def written(self, blocks: Sequence[Block]) -> str:
-        """The text with other blocks in the places of its own."""
-        ...
-
-
-def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: str) -> Fragment:
-    """A text of a request; `place` names it in messages.
-
-    Raises:
-        RequestError: 400, XML that is malformed, where tags are handled strictly.
-    """
-    return PlainText(text, split, place) if tags is None else TaggedText(text, split, tags, place)
 
 
 class PlainText:
@@ -89,6 +67,18 @@ class TaggedText:
     def written(self, blocks: Sequence[Block]) -> str:
         """The text with other sentences between its tags."""
         return self._markup.written(blocks)
+
+
+Fragment = PlainText | TaggedText
+
+
+def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: str) -> Fragment:
+    """A text of a request; `place` names it in messages.
+
+    Raises:
+        RequestError: 400, XML that is malformed, where tags are handled strictly.
+    """
+    return PlainText(text, split, place) if tags is None else TaggedText(text, split, tags, place)
 
 
 def _rules(text: str, split: SplitSentences, tags: TagHandling) -> ElementRules:

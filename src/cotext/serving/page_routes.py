@@ -6,10 +6,10 @@ from importlib.resources import files
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.requests import service_of
 
 INDEX: Final = "index.html"
@@ -23,13 +23,10 @@ TYPES: Final = {
 POLICY: Final = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 )
+# Beside those that every answer has (`gate.SECURITY`).
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",  # asked for again, and answered by 304 as long as it is the same
 }
 
@@ -42,9 +39,7 @@ def routes() -> list[BaseRoute]:
     ]
 
 
-def refusal(error: RequestError) -> Response:
-    """An error as plain JSON."""
-    return JSONResponse({"message": error.message}, error.status, headers=HEADERS)
+refusal = plain_refusal
 
 
 @cache

@@ -7,7 +7,7 @@ is always a number and a signature: the metric, its unit, and all that changes t
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -77,6 +77,10 @@ class Measurement:
             components=dict(components or {}),
         )
         return cls(score, statistics)
+
+    def signed(self, more: str) -> "Measurement":
+        """The same, with `more` at the end of its signature."""
+        return replace(self, score=replace(self.score, signature=self.score.signature + more))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ good, the ends of the system's own lines are preferred, then the later cut.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -193,10 +193,7 @@ def realign_systems(
 
 def signed(measurement: Measurement, signature: str) -> Measurement:
     """The measurement, whose signature says how documents were cut anew, where that makes a difference."""
-    if measurement.statistics.unit == "document":
-        return measurement
-    score = measurement.score
-    return replace(measurement, score=replace(score, signature=f"{score.signature}{signature}"))
+    return measurement if measurement.statistics.unit == "document" else measurement.signed(signature)
 
 
 def realign(

@@ -18,12 +18,10 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
-from torch import Tensor
 
 from cotext.evaluation.metrics.profile import Bucket
-from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, HeadGates
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
 from cotext.runtime.files import replacing
 
@@ -257,7 +255,7 @@ def _svg(figure: Figure, name: str, description: str) -> str:
 # For a picture: the light colours of the page.
 _PICTURE_INK: Final = "#23262b"
 _PICTURE_FAINT: Final = "#d9dbdd"
-_PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
+_PICTURE_SHADE: Final = "#1668b8"
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -277,7 +275,7 @@ def sentence_map(
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)
         figure = Figure(figsize=(2 * side + 1.2, side + 0.5), layout="constrained", facecolor="white")
-        shades = ("#ffffff", _PICTURE_SYSTEMS[0], "#06203c")
+        shades = ("#ffffff", _PICTURE_SHADE, "#06203c")
         colours = LinearSegmentedColormap.from_list("share", shades).with_extremes(bad=_PICTURE_FAINT)
         every = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(numbers)) if len(numbers) / step <= 16)
         shown = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
@@ -293,64 +291,6 @@ def sentence_map(
             figure.colorbar(image, ax=axes, shrink=0.85)
         figure.suptitle(f"{title}; grey: outside the context window", fontsize=11)
         return figure
-
-
-def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpenness, Tensor]]) -> Figure:
-    """Mean gate values by sentence, and gate value times attention share by distance."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(9.0, 3.6), layout="constrained", facecolor="white")
-        by_sentence, by_distance = figure.subplots(1, 2)
-        for number, (name, gate, share) in enumerate(gates):
-            colour, marker = _picture_mark(number)
-            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
-            by_sentence.plot(numbers, gate.openness.tolist(), label=name, **line)
-            found = gate.by_distance(share)
-            by_distance.plot(list(found), [at.passed for at in found.values()], label=name, **line)
-        by_sentence.set_ylim(-0.02, 1.02)
-        for axes in (by_sentence, by_distance):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        by_sentence.set_xlabel("sentence")
-        by_sentence.set_ylabel("mean gate value")
-        by_distance.set_ylim(bottom=0)
-        by_distance.set_xlabel("sentences back (below zero: ahead)")
-        by_distance.set_ylabel("gate value × share of attention")
-        figure.legend(
-            *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
-        )
-        return figure
-
-
-def head_gates(gates: Mapping[str, HeadGates]) -> Figure:
-    """Gates to other sentences by attention and head, and what passes them by distance, a line per kind."""
-    with _style(_PICTURE_INK, _PICTURE_FAINT):
-        figure = Figure(figsize=(9.0, 1.8 + 0.25 * len(gates)), layout="constrained", facecolor="white")
-        by_head, by_distance = figure.subplots(1, 2)
-        values = np.stack([each.open.numpy() for each in gates.values()])
-        image = by_head.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-        by_head.grid(False)
-        by_head.set_xticks(range(values.shape[1]), [str(head + 1) for head in range(values.shape[1])])
-        by_head.set_yticks(range(len(gates)), list(gates))
-        by_head.set_xlabel("head")
-        figure.colorbar(image, ax=by_head, label="tanh of the gate")
-        for number, kind in enumerate(dict.fromkeys(each.kind for each in gates.values())):
-            of_kind = [each.by_distance for each in gates.values() if each.kind == kind]
-            distances = sorted({distance for each in of_kind for distance in each})
-            passed = [
-                sum(float(each[d].mean()) for each in of_kind if d in each) / len(of_kind) for d in distances
-            ]
-            colour, marker = _picture_mark(number)
-            by_distance.plot(distances, passed, label=kind, color=colour, marker=marker, markersize=4.5)
-        by_distance.xaxis.set_major_locator(MaxNLocator(integer=True))
-        by_distance.set_ylim(bottom=0)
-        by_distance.set_xlabel("sentences back (below zero: ahead)")
-        by_distance.set_ylabel("attention weight × |gate|")
-        by_distance.legend(frameon=False)
-        return figure
-
-
-def _picture_mark(number: int) -> tuple[str, str]:
-    colour = _PICTURE_SYSTEMS[number % len(_PICTURE_SYSTEMS)]
-    return colour, MARKS[number % len(MARKS)][0]
 
 
 def legend(titles: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import quote
 
 MAX_CHARACTERS: Final = 150
 MAX_BYTES: Final = 240  # of a name in the file systems that results are saved to
@@ -50,9 +51,4 @@ def attachment(name: str) -> str:
     """The value of `Content-Disposition` for a file to be saved under a clean name (RFC 6266, RFC 8187)."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     fallback = re.sub(r'[%"\\]', "_", plain).strip(" .") or _UNNAMED
-    encoded = "".join(c if c.isascii() and (c.isalnum() or c in "-._~") else _percent(c) for c in name)
-    return f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{encoded}"
-
-
-def _percent(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode())
+    return f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Any
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr
+from pydantic import StrictInt, StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -16,21 +16,11 @@ from cotext.models.run_folder import noted_data
 from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.event_stream import EventStream
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
-from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
+from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.systems import System
 
 refusal = plain_refusal
-
-
-class TranslateBody(Body):
-    """A document to be translated."""
-
-    system: StrictStr
-    text: StrictStr
-    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
-    given: dict[StrictStr, StrictStr] = Field(default_factory=dict)
-    fast: StrictBool = False
 
 
 class ExplainBody(Body):
@@ -105,13 +95,12 @@ async def translate(request: Request) -> Response:
     service = service_of(request)
     system = service.systems.named(body.system)
     check_size(service.settings, [body.text, *body.given.values()])
-    asked = Asked(system, body.text, body.glossary, body.given, body.fast)
-    events = events_of(service, asked, client)
+    events = events_of(service, system, body, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
         return JSONResponse(await unless_gone(request, last_of(events)))
     # Until the first event, what is wrong with the request is told by its status.
-    return EventStream(events, await unless_gone(request, first_of(events)))
+    return EventStream(events, await unless_gone(request, anext(events)))
 
 
 async def explain(explanations: Explanations, request: Request) -> Response:

@@ -4,9 +4,10 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from pydantic import Field, StrictBool, StrictStr
 
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.errors import shown
@@ -15,24 +16,24 @@ from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
 from cotext.serving.fragments import PlainText
 from cotext.serving.glossary_store import distinct, wishes_of
+from cotext.serving.requests import Body
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 from cotext.translation.confidence import least_sure
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A text to be translated as one document, as a client asks for it; `given` by number of sentence."""
+class TranslateBody(Body):
+    """A text to be translated as one document; `given` by number of sentence."""
 
-    system: System
-    text: str
-    glossary: tuple[tuple[str, str], ...] = ()
-    given: Mapping[str, str] = field(default_factory=dict)
-    fast: bool = False
+    system: StrictStr
+    text: StrictStr
+    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+    given: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    fast: StrictBool = False
 
 
-async def events_of(service: Service, asked: Asked, client: Client) -> Events:
+async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
     """The events of a translation: `start`, `sentence` as each is done, `done`; none before all is checked.
 
     Closing the generator stops the work.
@@ -41,14 +42,14 @@ async def events_of(service: Service, asked: Asked, client: Client) -> Events:
         RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
     """
     begun = time.monotonic()
-    lines = await service.in_thread(partial(PlainText, asked.text, "1", ""), Work(client.name))
-    given, wishes = _given(asked), wishes_of(distinct(asked.glossary))
-    request = TextRequest(asked.system, (tuple(lines.blocks),), wishes, {0: given}, asked.fast)
+    lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
+    given, wishes = _given(body.given), wishes_of(distinct(body.glossary))
+    request = TextRequest(system, (tuple(lines.blocks),), wishes, {0: given}, body.fast)
     # As many entries as sentences at most, and what they hold is part of the answer.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     paragraphs = len(lines.blocks)
     heard = Listener(
-        lambda sentences: queue.put_nowait(Event("start", _start(asked.system, paragraphs, sentences))),
+        lambda sentences: queue.put_nowait(Event("start", _start(system, paragraphs, sentences))),
         lambda _, number, target: queue.put_nowait(Event("sentence", {"number": number, "target": target})),
     )
     task = asyncio.ensure_future(service.translate(request, client, heard))
@@ -57,17 +58,12 @@ async def events_of(service: Service, asked: Asked, client: Client) -> Events:
         while (event := await queue.get()) is not None:
             yield event
         answer = await task
-        done = _done(answer, given, asked.system.opened.signature)
+        done = _done(answer, given, system.opened.signature)
         text, seconds = lines.written(answer.documents[0]), round(time.monotonic() - begun, 3)
         yield Event("done", {**done, "text": text, "seconds": seconds})
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def first_of(events: Events) -> Event:
-    """The first event."""
-    return await anext(events)
 
 
 async def last_of(events: Events) -> Any:
@@ -84,9 +80,9 @@ def _start(system: System, paragraphs: int, sentences: Sequence[SourceSentence])
     return {"system": system.name, "paragraphs": paragraphs, "sentences": described}
 
 
-def _given(asked: Asked) -> dict[int, str]:
+def _given(given: Mapping[str, str]) -> dict[int, str]:
     found = {}
-    for number, target in asked.given.items():
+    for number, target in given.items():
         if not re.fullmatch("[0-9]{1,9}", number):
             raise RequestError(400, f"given: {shown(number)} is no sentence; they are counted from 0")
         if not target.strip():

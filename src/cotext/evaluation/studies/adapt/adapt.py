@@ -230,7 +230,7 @@ class Adaptation:
         every = max(1, self.updates // VALIDATIONS)
         return self._config(
             f"train.max_cpu_minutes={self.request.minutes * threads}",
-            f"train.max_updates={2 * self.updates}",  # time ends it
+            f"train.max_updates={self.updates}",
             f"train.validate_every={every}",
             f"train.log_every={max(1, every // 5)}",
             f"train.warmup_updates={max(1, min(500, every))}",

@@ -98,8 +98,7 @@ class DocumentAttention:
     @property
     def pictures(self) -> tuple[str, ...]:
         """Names of the files."""
-        gates = {"gate.png": self.gates, "head-gates.png": self.head_gates}
-        return (*(f"{each.kind}.png" for each in self.kinds), *(name for name in gates if gates[name]))
+        return tuple(f"{each.kind}.png" for each in self.kinds)
 
     def share_of(self, kind: str) -> Tensor:
         """The shares of a kind of attention, averaged: [N, N]."""
@@ -115,7 +114,7 @@ class DocumentAttention:
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
-        """What passes the gates from near sentences; the picture and the JSON file have all distances."""
+        """What passes the gates from near sentences; the JSON file has all distances."""
         if not self.head_gates:
             return
         passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
@@ -233,7 +232,7 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
 
 
 def _draw(report: DocumentAttention, out: Path) -> None:
-    from cotext.evaluation.studies.plots import gate_openness, head_gates, save, sentence_map
+    from cotext.evaluation.studies.plots import save, sentence_map
 
     for each in report.kinds:
         layers = len(each.attentions)
@@ -243,11 +242,6 @@ def _draw(report: DocumentAttention, out: Path) -> None:
         title = f"{title_of(each.kind)}, {of}"
         figure = sentence_map(title, report.numbers, each.mean.numpy(), each.share.numpy())
         save(figure, out / f"{each.kind}.png")
-    if report.gates:
-        gates = [(g.kind.removeprefix("batch-"), g, report.share_of(g.kind)) for g in report.gates.values()]
-        save(gate_openness(report.numbers, gates), out / "gate.png")
-    if report.head_gates:
-        save(head_gates(report.head_gates), out / "head-gates.png")
 
 
 def title_of(kind: str) -> str:

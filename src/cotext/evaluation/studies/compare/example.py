@@ -21,17 +21,19 @@ def example(found: RunComparison) -> str:
     if found.test is None or not shown:
         return ""
     translations = [list(read_documents(path, found.test.format, "target")) for path in shown.values()]
-    pairs = found.test.documents()
-    chosen = max(range(len(pairs)), key=lambda n: _differing_sentences([each[n] for each in translations]))
-    pair, sides = pairs[chosen], [each[chosen].sentences for each in translations]
+    sources = list(read_documents(found.test.source, found.test.format))
+    references = list(read_documents(found.test.reference, found.test.format, "target"))
+    chosen = max(range(len(sources)), key=lambda n: _differing_sentences([each[n] for each in translations]))
+    source, reference = sources[chosen], references[chosen].sentences
+    sides = [each[chosen].sentences for each in translations]
     rows = []
-    for n in range(min(len(pair), MAX_SENTENCES)):
+    for n in range(min(len(source), MAX_SENTENCES)):
         first, *others = [side[n] for side in sides]
         cells = [escape(first), *(_marked(other, first) for other in others)]
-        rows.append([str(n + 1), escape(pair.source[n]), *cells, escape(pair.target[n])])
+        rows.append([str(n + 1), escape(source.sentences[n]), *cells, escape(reference[n])])
     caption = (
-        f"Document {escape(pair.id)}: the systems differ in more of its first {MAX_SENTENCES} sentences than "
-        f"in any other's. Marked: words that differ from {escape(next(iter(shown)))}."
+        f"Document {escape(source.id)}: the systems differ in more of its first {MAX_SENTENCES} sentences "
+        f"than in any other's. Marked: words that differ from {escape(next(iter(shown)))}."
     )
     header = ("", "source", *map(breakable, shown), "reference")
     return f"<h2>A document, translated by each</h2>\n{table(caption, header, rows, left=len(header))}"

@@ -166,7 +166,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     units, beside, by = whole, _spacing(request.words, whole), ""
     if request.paragraphs:
         splitters = _splitters(request)
-        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), splitters[0].name
+        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), f"|split:{splitters[0].name}"
     measured = _measure_units(whole, units, by, Words.of(request.words), chosen, language)
     if request.discourse is not None and marks is not None:
         measured = _with(measured, _measure_marks(request.discourse, marks, whole))
@@ -175,7 +175,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         measured = _with(measured, more)
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
+        measured = _with(measured, {name: [m.signed(by) for m in each] for name, each in more.items()})
     if alignment:
         measured, beside["realign"] = _signed(measured, alignment)
     scores = {name: [each.score for each in found] for name, found in measured.items()}
@@ -256,23 +256,15 @@ def _measure_units(
     protocols: Sequence[str],
     target_language: str | None,
 ) -> dict[str, list[Measurement]]:
-    """As `measure`: protocols on sentences of `units`, split by what `by` names, others of `whole`."""
+    """As `measure`: protocols on sentences of `units`, signed by how they were split, others of `whole`."""
     measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
         found = measure_words(words, texts, [protocol], target_language)
         for name, [each] in found.items():
-            measured[name].append(_split_by(each, by) if sentences else each)
+            measured[name].append(each.signed(by) if sentences else each)
     return measured
-
-
-def _split_by(measurement: Measurement, by: str) -> Measurement:
-    """The measurement, whose signature says by what lines were split, if they were."""
-    if not by:
-        return measurement
-    score = measurement.score
-    return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
 
 
 def paired_tests(

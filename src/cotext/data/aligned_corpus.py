@@ -1,0 +1,210 @@
+"""A corpus of documents whose sentences were aligned: what is left out, where documents are cut, and why.
+
+A sentence that stands alone is dropped, and its document stays whole. A longer stretch without counterpart,
+or one in which the words of the two sides have little to do with each other, is cut out: the parts around it
+become documents of their own, as in cleaning (`cotext.data.selection`).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from cotext.data.alignment import Alignment, Bead, Probabilities, align_documents
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.languages import Languages
+from cotext.data.selection import COPY_LETTERS, pieces_of
+from cotext.data.splitting import join_sentences
+from cotext.data.words import word_texts
+
+SHORT_GAP: Final = 2  # sentences of a side that may be missing within a document
+WINDOW: Final = 5  # beads whose words are judged together
+USUAL_SHARE: Final = 0.1  # of the usual evidence of a bead, below which it is doubtful
+LEAST_EVIDENCE: Final = 0.3  # nats of the median bead; below, the corpus is too small for a lexicon
+MOST_BY_LENGTHS: Final = 30  # source sentences of such a corpus; of more, words should say something
+COVERED: Final = 0.75  # sentences of either side that lengths alone have to align
+SHOWN: Final = 10
+EMPTY: Final = "one side is empty"
+COPIED: Final = "both sides are the same text"
+SWAPPED: Final = "the languages are swapped"
+UNRELATED: Final = "the sides are not translations of each other"
+ALONE: Final = "no document of this name on the other side"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch that was dropped or cut out; first and last sentence of each side, counted from 1."""
+
+    document: str
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    doubtful: bool
+    cut: bool
+
+    def __str__(self) -> str:
+        """As one line."""
+        sides = [
+            f"{side} {'-'.join(map(str, dict.fromkeys(numbers)))}"
+            for side, numbers in (("source", self.source), ("target", self.target))
+            if numbers
+        ]
+        return f"{self.document}: {', '.join(sides)}{' (doubtful)' if self.doubtful else ''}"
+
+
+@dataclass(slots=True)
+class AlignedCorpus:
+    """The documents, and what became of the others.
+
+    `beads`: how many of each kind were kept, as in "1-2". `left_out`: reasons by document. `by_lengths`:
+    documents that lengths alone have aligned.
+    """
+
+    documents: list[ParallelDocument] = field(default_factory=list)
+    beads: dict[str, int] = field(default_factory=dict)
+    sentences: tuple[int, int] = (0, 0)
+    gaps: list[Gap] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    by_lengths: list[str] = field(default_factory=list)
+
+    def render(self) -> str:
+        """The counts, and the first places of each kind."""
+        kinds = ", ".join(f"{kind}: {count:,}" for kind, count in sorted(self.beads.items()))
+        lines = []
+        if self.documents:
+            lines.append(
+                f"{sum(self.beads.values()):,} pairs ({kinds}) of {self.sentences[0]:,} source and "
+                f"{self.sentences[1]:,} target sentences, in {len(self.documents):,} documents"
+            )
+        dropped, cut = ([gap for gap in self.gaps if gap.cut == is_cut] for is_cut in (False, True))
+        left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+        for what, places in (
+            ("short stretches without counterpart, dropped", dropped),
+            ("stretches where the document was cut", cut),
+            ("documents left out", left_out),
+            (
+                "documents too short for a lexicon, aligned by lengths alone: look through them",
+                self.by_lengths,
+            ),
+        ):
+            if places:
+                lines.append(f"{what}: {len(places):,}")
+                lines += [f"  {place}" for place in places[:SHOWN]]
+                lines += ["  ..."] * (len(places) > SHOWN)
+        return "\n".join(lines)
+
+
+def align_corpus(
+    documents: Sequence[tuple[Document, Document]],
+    languages: Languages,
+    probabilities: Probabilities | None = None,
+) -> AlignedCorpus:
+    """Align the sentences of documents, source and target; `languages` say how sentences are joined."""
+    corpus, kept = AlignedCorpus(), []
+    for (source, target), reason in zip(documents, _reasons(documents), strict=True):
+        if reason:
+            corpus.left_out[source.id] = reason
+        else:
+            kept.append((source, target))
+    alignments = align_documents([(s.sentences, t.sentences) for s, t in kept], probabilities) if kept else []
+    both = [e for each in alignments for e, bead in zip(each.evidence, each.beads, strict=True) if all(bead)]
+    usual, total = float(np.median(both or [0.0])), sum(len(source) for source, _ in kept)
+    for (source, target), alignment in zip(kept, alignments, strict=True):
+        sizes = len(source), len(target)
+        doubtful = _doubtful(alignment, USUAL_SHARE * usual)
+        judged = [e for e, bead in zip(alignment.evidence, alignment.beads, strict=True) if all(bead)]
+        if not judged or np.mean(judged) < USUAL_SHARE * usual:
+            doubtful = [True] * len(doubtful)
+        if usual < LEAST_EVIDENCE:
+            covered = [sum(len(bead[side]) for bead in alignment.beads if all(bead)) for side in (0, 1)]
+            if total > MOST_BY_LENGTHS or min(np.divide(covered, sizes)) < COVERED:
+                doubtful = [True] * len(doubtful)
+            else:
+                doubtful = [False] * len(doubtful)
+                corpus.by_lengths.append(source.id)
+        good = [all(bead) and not doubt for bead, doubt in zip(alignment.beads, doubtful, strict=True)]
+        if not any(good):
+            corpus.left_out[source.id] = UNRELATED
+            continue
+        corpus.sentences = corpus.sentences[0] + sizes[0], corpus.sentences[1] + sizes[1]
+        _add(corpus, (source, target), alignment.beads, good, languages)
+    return corpus
+
+
+def _add(
+    corpus: AlignedCorpus,
+    sides: tuple[Document, Document],
+    beads: Sequence[Bead],
+    good: Sequence[bool],
+    languages: Languages,
+) -> None:
+    """Add the good beads of a document, cut at long or doubtful gaps."""
+    runs: list[list[tuple[str, str]]] = [[]]
+    gap: list[Bead] = []
+    codes = languages.source, languages.target
+    for bead, is_good in [*zip(beads, good, strict=True), (None, True)]:
+        if bead is not None and not is_good:
+            gap.append(bead)
+            continue
+        if gap:
+            missing = [[number + 1 for each in gap for number in each[side]] for side in (0, 1)]
+            doubtful = any(all(each) for each in gap)
+            cut = doubtful or max(map(len, missing)) > SHORT_GAP
+            ends = [tuple(each[:1] + each[-1:]) for each in missing]
+            corpus.gaps.append(Gap(sides[0].id, ends[0], ends[1], doubtful, cut))
+            gap = []
+            if cut:
+                runs.append([])
+        if bead is not None:
+            source, target = (
+                join_sentences([side.sentences[i] for i in numbers], code)
+                for side, numbers, code in zip(sides, bead, codes, strict=True)
+            )
+            runs[-1].append((source, target))
+            kind = "-".join(str(len(numbers)) for numbers in bead)
+            corpus.beads[kind] = corpus.beads.get(kind, 0) + 1
+    corpus.documents += pieces_of(sides[0].id, [run for run in runs if run])
+
+
+def _doubtful(alignment: Alignment, least: float) -> list[bool]:
+    """Beads whose words, together with those of their neighbours, say less than `least` on average."""
+    evidence = np.array(alignment.evidence)
+    half = WINDOW // 2
+    padded = np.pad(evidence, half, mode="edge")
+    means = np.convolve(padded, np.ones(WINDOW) / WINDOW, mode="valid")
+    return [bool(mean < least) for mean in means]
+
+
+def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
+    """Why documents are left out before they are aligned; empty where they are not."""
+    words = [
+        [Counter(word for each in side.sentences for word in word_texts(each.lower())) for side in both]
+        for both in documents
+    ]
+    totals = [sum((each[side] for each in words), Counter[str]()) for side in (0, 1)]
+    reasons = []
+    for (source, target), (of_source, of_target) in zip(documents, words, strict=True):
+        theirs = {"".join(each.casefold().split()) for each in target.sentences}
+        own = ["".join(each.casefold().split()) for each in source.sentences]
+        long = [each for each in own if sum(map(str.isalpha, each)) >= COPY_LETTERS]
+        if not source.sentences or not target.sentences:
+            reasons.append(EMPTY)
+        elif 2 * sum(each in theirs for each in long) > len(long):
+            reasons.append(COPIED)
+        elif _leaning(of_source, totals) < 0 < _leaning(of_target, totals):
+            reasons.append(SWAPPED)
+        else:
+            reasons.append("")
+    return reasons
+
+
+def _leaning(words: Counter[str], totals: Sequence[Counter[str]]) -> float:
+    """Above 0 where words are more frequent on the source side of the corpus than on the target side."""
+    sizes = [total.total() + 1 for total in totals]
+    return float(
+        sum(
+            count * np.log((totals[0][word] + 1) / sizes[0] * sizes[1] / (totals[1][word] + 1))
+            for word, count in words.items()
+        )
+    )

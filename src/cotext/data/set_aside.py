@@ -1,0 +1,75 @@
+"""Development and test documents that are set aside from a training corpus."""
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats.streams import Alignment
+from cotext.runtime.errors import CotextError
+
+# What to do about a corpus that does not say where its documents end.
+BOUNDARIES: Final = (
+    'put an empty line between documents, in TMX a <prop type="x-document"> into every <tu>, in tsv an id '
+    "before every pair"
+)
+_PIECE: Final = re.compile(r"#[0-9]{1,9}$")
+Read = Callable[[Alignment], Iterator[ParallelDocument]]
+
+
+def set_aside(
+    documents: Iterable[ParallelDocument], wanted: Mapping[str, int], seed: int
+) -> dict[str, frozenset[int]]:
+    """The numbers, from 0, of the documents of each part, drawn by a seed; those of no part are for training.
+
+    Pieces of a document that was cut (d#1, d#2), documents of one id and those with the same source are one
+    document, which is in one part as a whole.
+
+    Raises:
+        CotextError: so few documents that none would be left for training.
+    """
+    groups = _groups(documents)
+    if len(groups) <= sum(wanted.values()):
+        asked = " and ".join(f"--{part}-documents {count}" for part, count in wanted.items())
+        found = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
+        raise CotextError(
+            f"{asked}: the corpus has {found}, and at least one must be left for training; set fewer aside, "
+            f"give a corpus of more, or, if it does not say where documents end, {BOUNDARIES}"
+        )
+    random.Random(seed).shuffle(groups)
+    parts, first = {}, 0
+    for part, count in wanted.items():
+        parts[part] = frozenset(number for group in groups[first : first + count] for number in group)
+        first += count
+    return parts
+
+
+def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
+    """The numbers of documents that belong together, in the order of the first of each."""
+    owner: dict[str | bytes, int] = {}  # of a name or a digest, a group
+    groups: dict[int, list[int]] = {}
+    for number, document in enumerate(documents):
+        digest = hashlib.sha256("\n".join(document.source).encode(errors="surrogatepass")).digest()
+        keys = _PIECE.sub("", document.id), digest
+        known = sorted({owner[key] for key in keys if key in owner})
+        group = known[0] if known else number
+        for other in known[1:]:
+            groups[group] += groups.pop(other)
+            owner.update({key: group for key, of in owner.items() if of == other})
+        groups.setdefault(group, []).append(number)
+        owner.update(dict.fromkeys(keys, group))
+    return list(groups.values())
+
+
+def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
+    """A reader of the documents of one part; "train": of those of no part."""
+    others = frozenset().union(*parts.values())
+
+    def documents(alignment: Alignment) -> Iterator[ParallelDocument]:
+        for number, document in enumerate(read(alignment)):
+            if number in parts[part] if part in parts else number not in others:
+                yield document
+
+    return documents
