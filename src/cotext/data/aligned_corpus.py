@@ -168,12 +168,11 @@ def _add(
 
 
 def _doubtful(alignment: Alignment, least: float) -> list[bool]:
-    """Beads whose words, together with those of their neighbours, say less than `least` on average."""
-    evidence = np.array(alignment.evidence)
-    half = WINDOW // 2
-    padded = np.pad(evidence, half, mode="edge")
-    means = np.convolve(padded, np.ones(WINDOW) / WINDOW, mode="valid")
-    return [bool(mean < least) for mean in means]
+    """Beads whose words, together with those of the beads next to them, say less than `least` on average."""
+    both = np.array([all(bead) for bead in alignment.beads], float)
+    window = np.ones(min(WINDOW, len(both)))
+    sums = np.convolve(alignment.evidence, window, mode="same")
+    return [bool(each) for each in sums < least * np.convolve(both, window, mode="same")]
 
 
 def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
