@@ -1,15 +1,18 @@
 """Faults planted in real translations, and how many of them an audit finds.
 
 python -m benchmarks.study.planted plant FOLDER SPLIT TARGET OUT [--kinds lost,order] [--count 100]
-python -m benchmarks.study.planted score OUT AUDIT.json
+cotext audit OUT/output.txt --source OUT/source.txt --json > OUT/audit.json
+cotext audit OUT/reference.txt --source OUT/original.txt --json > OUT/reference.json
+python -m benchmarks.study.planted score OUT ...
 
 FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence a line and an empty line between documents. `plant`
-writes OUT/source.txt, OUT/reference.txt, OUT/output.txt and OUT/truth.json; `score` reads what
-`cotext audit OUT/output.txt --source OUT/source.txt --json` prints. It imports nothing of the package.
+writes OUT/source.txt and OUT/output.txt with faults, OUT/original.txt and OUT/reference.txt without, and
+OUT/truth.json. It imports nothing of the package.
 
 Faults stand in documents of eight sentences or more, in sentences of four words or more (eight characters of
 Chinese) on both sides, at least four sentences apart. A finding is right where one of its kind was planted
-in that sentence or a neighbour of it; every other finding of these kinds is wrong.
+in that sentence or a neighbour of it; every other finding is wrong, but for those that the reference has
+too ("known"), which are counted there.
 """
 
 import argparse
@@ -26,16 +29,31 @@ from typing import Final
 MECHANICAL: Final = ("lost", "added", "order", "untranslated", "copied", "language", "tag")
 APART: Final = 4
 LONG_DOCUMENT: Final = 8
-TAGS: Final = ("{name}", "{0}", "%s", "%(count)d", "<b>{}</b>", '<a href="x">{}</a>', "https://example.org/help", "$USER$")
+TAGS: Final = (
+    "{name}",
+    "{0}",
+    "%s",
+    "%(count)d",
+    "<b>{}</b>",
+    '<a href="x">{}</a>',
+    "https://example.org/help",
+    "$USER$",
+)
 NAMES: Final = ("Petersen", "Hartwell", "Okonkwo", "Lindqvist", "Marchetti")
-INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen", "Ihrem": "deinem",
+INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen",
+                   "Ihrem": "deinem",
                    "Ihrer": "deiner"}  # fmt: skip
+# English terms with their German translations; in its place, the next one of the list is planted.
+TERMS: Final = {"window": "Fenster", "document": "Dokument", "package": "Paket", "file": "Datei",
+                "error": "Fehler", "user": "Benutzer", "list": "Liste", "text": "Text",
+                "function": "Funktion", "option": "Option",
+                "value": "Wert", "cell": "Zelle"}  # fmt: skip
 PRONOUNS: Final = {"Er": "Sie", "er": "sie"}
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: its kind, and the source sentence (from 1, over the whole text) in or behind which it stands."""
+    """A fault: its kind, and the source sentence, from 1 over the whole text, in or behind which it is."""
 
     kind: str
     sentence: int
@@ -50,7 +68,7 @@ class Document:
     output: list[list[str]]  # the lines that stand in the place of each source sentence
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """A fault that this sentence cannot have."""
 
 
@@ -63,7 +81,9 @@ def read(path: Path) -> list[list[str]]:
 def is_long(text: str) -> bool:
     """Whether a sentence has enough words to be told from others."""
     letters = sum(map(str.isalpha, text))
-    return letters >= len(text) / 2 and (len(text.split()) >= 4 or (not text.isascii() and letters >= 8 and " " not in text.strip("。")))
+    return letters >= len(text) / 2 and (
+        len(text.split()) >= 4 or (not text.isascii() and letters >= 8 and " " not in text.strip("。"))
+    )
 
 
 class Planter:
@@ -77,6 +97,7 @@ class Planter:
             assert len(one) == len(other)
             self.documents.append(Document(first, list(one), [[line] for line in other]))
             first += len(one)
+        self.original = [list(document.source) for document in self.documents]
         self.reference = [[lines[0] for lines in document.output] for document in self.documents]
         self.pool = [line for lines in self.reference for line in lines if is_long(line)]
         self.foreign = [
@@ -96,6 +117,7 @@ class Planter:
         self.random.shuffle(self.sites)
         self.taken: dict[int, list[int]] = {}
         self.planted: list[Planted] = []
+        self.drifting: set[int] = set()  # documents with a drift
 
     def plant(self, kind: str, count: int) -> None:
         """Plant so many faults of a kind, or as many as there is room for."""
@@ -105,16 +127,19 @@ class Planter:
             n, i = self.sites.pop()
             document = self.documents[n]
             span = range(i - 1, i + 7) if kind == "order" else range(i - 1, i + 2)
+            if kind == "drift" and n in self.drifting:
+                continue  # a second one would make the drift less of an exception
             if any(abs(i - other) < APART or other in span for other in self.taken.get(n, [])):
                 continue
             if not (is_long(document.source[i]) and is_long(document.output[i][0])):
                 continue
             try:
                 change(document, i)
-            except Unfit:
+            except UnfitError:
                 left.append((n, i))
                 continue
             self.taken.setdefault(n, []).append(i)
+            self.drifting |= {n} if kind == "drift" else set()
             self.planted.append(Planted(kind, document.first + i))
             count -= 1
         self.sites += left
@@ -125,26 +150,34 @@ class Planter:
 
     def _added(self, document: Document, i: int) -> None:
         own = {line for lines in document.output for line in lines}
-        document.output[i].append(self.random.choice([line for line in self.random.sample(self.pool, 20) if line not in own]))
+        document.output[i].append(
+            self.random.choice([line for line in self.random.sample(self.pool, 20) if line not in own])
+        )
 
     def _order(self, document: Document, i: int) -> None:
         to = i + self.random.choice([1, 1, 2, 3, 4])
-        if to >= len(document.output) - 1 or any(len(lines) != 1 or not is_long(lines[0]) for lines in document.output[i : to + 1]):
-            raise Unfit
+        if to >= len(document.output) - 1 or any(
+            len(lines) != 1 or not is_long(lines[0]) for lines in document.output[i : to + 1]
+        ):
+            raise UnfitError
         if len({lines[0] for lines in document.output[i : to + 1]}) < to + 1 - i:
-            raise Unfit
+            raise UnfitError
         document.output.insert(to, document.output.pop(i))
 
     def _untranslated(self, document: Document, i: int) -> None:
         if document.output[i][0].casefold() == document.source[i].casefold():
-            raise Unfit
+            raise UnfitError
         document.output[i] = [document.source[i]]
 
     def _copied(self, document: Document, i: int) -> None:
-        others = [lines[0] for k, lines in enumerate(document.output) if abs(k - i) > 1 and lines and is_long(lines[0])]
+        others = [
+            lines[0]
+            for k, lines in enumerate(document.output)
+            if abs(k - i) > 1 and lines and is_long(lines[0])
+        ]
         others = [line for line in others if line != document.output[i][0]]
         if not others:
-            raise Unfit
+            raise UnfitError
         document.output[i] = [self.random.choice(others)]
 
     def _language(self, document: Document, i: int) -> None:
@@ -154,7 +187,7 @@ class Planter:
         tag = self.random.choice(TAGS)
         here, other = i, i + 1  # the second one keeps it, so that tags alone are no fault
         if not document.output[other] or "{" in document.source[i] + document.source[other]:
-            raise Unfit
+            raise UnfitError
         for at, faulty in ((here, True), (other, False)):
             document.source[at] = self._tagged(document.source[at], tag)
             written = self._broken(tag) if faulty else tag
@@ -166,7 +199,13 @@ class Planter:
             return "{}" if tag.endswith(">") else ""
         if how == "twice":
             return f"{tag} {tag}" if not tag.endswith(">") else tag.replace("</", "<")
-        changed = {"{name}": "{Name_}", "{0}": "{1}", "%s": "%d", "%(count)d": "%(anzahl)d", "$USER$": "$NUTZER$"}
+        changed = {
+            "{name}": "{Name_}",
+            "{0}": "{1}",
+            "%s": "%d",
+            "%(count)d": "%(anzahl)d",
+            "$USER$": "$NUTZER$",
+        }
         return changed.get(tag, tag.replace("</b>", "</i>").replace("</a>", "</x>").replace("/help", ""))
 
     def _tagged(self, text: str, tag: str) -> str:
@@ -177,9 +216,13 @@ class Planter:
 
     def _number(self, document: Document, i: int) -> None:
         """A number of three digits or more that both sides have becomes another in the output."""
-        both = [n for n in re.findall(r"(?<![\w.,])\d{3,}(?![\w.,])", document.source[i]) if n in document.output[i][0]]
+        both = [
+            n
+            for n in re.findall(r"(?<![\w.,])\d{3,}(?![\w.,])", document.source[i])
+            if n in document.output[i][0]
+        ]
         if not both:
-            raise Unfit
+            raise UnfitError
         number = self.random.choice(both)
         other = number[:-1] + str((int(number[-1]) + 1 + self.random.randrange(8)) % 10)
         document.output[i] = [document.output[i][0].replace(number, other)]
@@ -189,22 +232,42 @@ class Planter:
         words = re.findall(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b", document.source[i])
         both = [w for w in words if re.search(rf"\b{w}\b", document.output[i][0])]
         if not both:
-            raise Unfit
+            raise UnfitError
         name = self.random.choice(both)
         other = self.random.choice([self.random.choice(NAMES), name[:2] + name[3] + name[2] + name[4:]])
         if other == name:
-            raise Unfit
+            raise UnfitError
         document.output[i] = [re.sub(rf"\b{name}\b", other, document.output[i][0])]
+
+    def _term(self, document: Document, i: int) -> None:
+        """In German: a term of the list becomes another."""
+        text = document.output[i][0]
+        both = [
+            t
+            for t in TERMS
+            if re.search(rf"\b{t}\b", document.source[i]) and re.search(rf"\b{TERMS[t]}\b", text)
+        ]
+        if not both:
+            raise UnfitError
+        term, others = self.random.choice(both), list(TERMS.values())
+        other = others[(others.index(TERMS[term]) + 1) % len(others)]
+        if other in text:
+            raise UnfitError
+        document.output[i] = [text.replace(TERMS[term], other)]
 
     def _drift(self, document: Document, i: int) -> None:
         """In German: an address or a pronoun changes; in any language, a word for a repeated source word."""
         text = document.output[i][0]
-        table = INFORMAL if re.search(r"(?<=\w )(Sie|Ihnen)\b", text) and "you" in document.source[i].casefold() else {}
+        table = (
+            INFORMAL
+            if re.search(r"(?<=\w )(Sie|Ihnen)\b", text) and "you" in document.source[i].casefold()
+            else {}
+        )
         if not table and re.match(r"He\b", document.source[i]) and re.match(r"He\b", document.source[i - 1]):
             table = PRONOUNS
         changed = re.sub(r"\w+", lambda found: table.get(found[0], found[0]), text)
         if changed == text:
-            raise Unfit
+            raise UnfitError
         document.output[i] = [changed]
 
 
@@ -219,12 +282,13 @@ def main() -> None:
     planting.add_argument("--kinds", default=",".join(MECHANICAL))
     planting.add_argument("--count", type=int, default=100)
     planting.add_argument("--seed", type=int, default=1)
-    scoring.add_argument("out", type=Path)
-    scoring.add_argument("audit", type=Path)
-    scoring.add_argument("--show", action="store_true", help="print what was missed, and what was found wrongly")
+    scoring.add_argument("out", type=Path, nargs="+")
+    scoring.add_argument(
+        "--show", action="store_true", help="print what was missed, and what was found wrongly"
+    )
     given = parser.parse_args()
     if given.command == "score":
-        score(given.out, given.audit, given.show)
+        score(given.out, given.show)
         return
     planter = Planter(given.folder, given.split, given.target, given.seed)
     for kind in given.kinds.split(","):
@@ -232,39 +296,80 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     sides = {
         "source": [document.source for document in planter.documents],
+        "original": planter.original,
         "reference": planter.reference,
         "output": [[line for lines in document.output for line in lines] for document in planter.documents],
     }
     for name, documents in sides.items():
         text = "\n\n".join("\n".join(lines) for lines in documents)
         (given.out / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
-    truth = {"sentences": sum(len(d.source) for d in planter.documents), "planted": [asdict(p) for p in planter.planted]}
+    truth = {
+        "sentences": sum(len(d.source) for d in planter.documents),
+        "planted": [asdict(p) for p in planter.planted],
+    }
     (given.out / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
     print(truth["sentences"], dict(Counter(each.kind for each in planter.planted)))
 
 
-def score(out: Path, audit: Path, show: bool) -> None:
-    """Print recall and precision by kind."""
-    planted = json.loads((out / "truth.json").read_text(encoding="utf-8"))["planted"]
-    findings = json.loads(audit.read_text(encoding="utf-8"))["findings"]
-    kinds = [kind for kind in dict.fromkeys(each["kind"] for each in planted)]
-    print(f"{'kind':13} {'planted':>7} {'found':>6} {'recall':>7} {'findings':>8} {'right':>6} {'precision':>9}")
-    for kind in [*kinds, *({each["kind"] for each in findings} & set(MECHANICAL) - set(kinds))]:
-        true = [each["sentence"] for each in planted if each["kind"] == kind]
-        told = [each for each in findings if each["kind"] == kind]
-        near = 5 if kind == "order" else 1
-        missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
-        wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
-        recall = (len(true) - len(missed)) / max(1, len(true))
-        precision = (len(told) - len(wrong)) / max(1, len(told))
-        print(
-            f"{kind:13} {len(true):7} {len(true) - len(missed):6} {recall:7.1%} {len(told):8} "
-            f"{len(told) - len(wrong):6} {precision:9.1%}"
+def score(folders: list[Path], show: bool) -> None:
+    """Print recall and precision by kind, of all folders together, and what is found in the references."""
+    counts: dict[str, Counter[str]] = {}
+    sentences = 0
+    for folder in folders:
+        truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+        sentences += truth["sentences"]
+        before = json.loads((folder / "reference.json").read_text(encoding="utf-8"))["findings"]
+        known = {(each["kind"], each["source"], each["output"]) for each in before}
+        found = json.loads((folder / "audit.json").read_text(encoding="utf-8"))["findings"]
+        kinds = {each["kind"] for each in truth["planted"]}
+        for kind in {*kinds, *(each["kind"] for each in (*before, *found))}:
+            true = [each["sentence"] for each in truth["planted"] if each["kind"] == kind]
+            told = [each for each in found if each["kind"] == kind]
+            near = 5 if kind == "order" else 1
+            missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
+            wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
+            old = [each for each in wrong if (kind, each["source"], each["output"]) in known]
+            counts.setdefault(kind, Counter()).update(
+                planted=len(true), found=len(true) - len(missed),
+                told=len(told), wrong=len(wrong), old=len(old),
+                alarms=sum(each["kind"] == kind for each in before),
+            )  # fmt: skip
+            if show:
+                print(f"{folder} {kind}: missed {missed}")
+                for each in (each for each in wrong if each not in old):
+                    sides = f"{each['source'][:90]} | {each['output'][:90]}"
+                    print(f"  wrong {each['sentence']} {each['confidence']} {sides}")
+    titles = (
+        "planted",
+        "found",
+        "recall",
+        "findings",
+        "wrong",
+        "known",
+        "precision",
+        "references",
+        "in 1,000",
+    )
+    print(f"{'kind':13}" + "".join(f"{title:>11}" for title in titles))
+    for kind, each in sorted(counts.items()):
+        told = each["told"] - each["old"]
+        recall = f"{each['found'] / each['planted']:.1%}" if each["planted"] else "-"
+        precision = f"{(each['told'] - each['wrong']) / told:.1%}" if told else "-"
+        figures = (
+            each["planted"],
+            each["found"],
+            recall,
+            each["told"],
+            each["wrong"],
+            each["old"],
+            precision,
         )
-        if show:
-            print("  missed:", missed)
-            for each in wrong:
-                print("  wrong:", each["sentence"], each["confidence"], each["source"][:90], "|", each["output"][:90])
+        print(
+            f"{kind:13}"
+            + "".join(
+                f"{f:>11}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
+            )
+        )
 
 
 if __name__ == "__main__":

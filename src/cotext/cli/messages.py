@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -62,3 +63,9 @@ def tell_slow_precision(opened: "OpenedRun") -> None:
     """Say so where the precision of a run is slow on its device."""
     if opened.slow:
         typer.echo(opened.slow, err=True)
+
+
+def tell_faults(out: Path, faults: str) -> None:
+    """Print what the mechanical checks found in a translated file."""
+    if faults:
+        typer.echo(f"{printable(str(out))}: to look at: {printable(faults)}")

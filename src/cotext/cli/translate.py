@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.messages import MAX_MESSAGE_LINES, printable, tell_slow_precision
+from cotext.cli.messages import MAX_MESSAGE_LINES, printable, tell_faults, tell_slow_precision
 from cotext.cli.options import CUT_OFF, LONG, Json, as_json, counted, do_shard
 from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
@@ -40,6 +40,8 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             )
         _translate_standard_input(request)
         return
+    from cotext.files.mechanical import corpus_in_words
+    from cotext.files.translate_files import BlocksJob
     from cotext.files.translate_request import FilesTranslation
     from cotext.runtime.progress import console, meter
 
@@ -53,7 +55,13 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     _say_messages(work.jobs, say)
     with meter("translating", work.sentences) as progress:
         reports = work.run(progress.advance, _measured_influences)
+    target = work.opened.languages.target
     tell_files([job.out for job in work.jobs], reports, json, in_folder=request.out_dir is not None)
+    for job, report in zip(work.jobs, reports, strict=True) if not json else ():
+        if isinstance(job, BlocksJob):
+            tell_faults(job.out, job.faults)
+        else:
+            tell_faults(job.out, corpus_in_words(job.source, job.out, report.format, target))
 
 
 def _measured_influences(

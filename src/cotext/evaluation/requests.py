@@ -143,6 +143,11 @@ class EvaluationRequest(
         "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
         default=None,
     )
+    terms: Path | None = option(
+        "Glossary; adds term success and document consistency as WMT's terminology task defines them.",
+        default=None,
+        needs="source",
+    )
 
     def check(self) -> None:
         """Raise CotextError where options do not go together, or for an unknown metric."""

@@ -113,7 +113,7 @@ def _row(
     if each.taken:
         notes.append(_note("memory"))
     notes += [_note(f"term: {term}") for term in each.terms]
-    notes += [_note(text, "unsure") for text in each.dropped.notes()]
+    notes += [_note(text, "unsure") for text in (*each.dropped.notes(), *each.faults)]
     kind = "text unsure" if low else "text"
     attributes = [f' lang="{escape(code)}"' if code else "" for code in languages]
     below = f"<div>{''.join(notes)}</div>" if notes else ""

@@ -16,20 +16,25 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from cotext.data.formats import read_documents
 from cotext.data.languages import language_identifier, primary_language
 from cotext.data.words import words_of
 from cotext.files.block_sentences import placeholder_spans
-from cotext.translation.dropped import dropped_numbers
+from cotext.translation.dropped import counted_places, dropped_numbers
 
-MECHANICAL: Final = ("untranslated", "copied", "language", "tag", "number", "quote")
+_TOLD: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
+_MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
 _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
+_UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
+_FOREIGN: Final = 0.05  # share of letters in the script of the output, below which it is another
+_SAMPLE: Final = 100_000  # characters by which the script of the output is known
 _SURE: Final = 0.95  # of the identifier of languages
-_LATIN_WORDS: Final = re.compile(r"[^\W\d_]+")
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
@@ -46,10 +51,17 @@ class Fault:
 
 
 class MechanicalChecks:
-    """Checks of sentence pairs of one text; `target_language` is a code, empty where it is not known."""
+    """Checks of sentence pairs of one text.
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], target_language: str = "") -> None:
+    `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
+    translations, the one that fits less is the copy, or else the later one.
+    """
+
+    def __init__(
+        self, pairs: Sequence[tuple[str, str]], target_language: str = "", fit: Sequence[float] = ()
+    ) -> None:
         self._pairs, self._language = pairs, primary_language(target_language)
+        self._fit = fit or [-float(number) for number in range(len(pairs))]
         self._words = [(_words(source), _words(target)) for source, target in pairs]
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
@@ -61,19 +73,18 @@ class MechanicalChecks:
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(tuple(target), []).append(number)
-        self._script = _script(" ".join(target for _, target in pairs))
+        scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
+        self._script = max(scripts, key=scripts.__getitem__, default="")
 
     def faults(self, number: int) -> list[Fault]:
         """The faults of a pair."""
         source, target = self._pairs[number]
         if not target.strip():
             return []
-        whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
-        return (
-            [whole]
-            if whole
-            else [*tag_faults(source, target), *_numbers(source, target), *_quotes(source, target)]
-        )
+        if whole := self._untranslated(number) or self._copied(number) or self._foreign(number):
+            return [whole]
+        words = without_placeholders(source), without_placeholders(target)
+        return [*tag_faults(source, target), *_of_words(*words)]
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
@@ -84,7 +95,7 @@ class MechanicalChecks:
         left = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > 1 for word in words)
         if len(usual) > 1:
-            is_left = left > _ALIKE * len(usual) and (source == target or len(usual) > _LEAST_WORDS)
+            is_left = left == len(usual) and (source == target or len(usual) > _LEAST_WORDS)
             return Fault("untranslated", 0.95, "is the text of the source") if is_left else None
         is_new = met <= len(words) / 2 and len(words) >= 2 * _LEAST_WORDS and source == target
         return Fault("untranslated", 0.6, "is the text of the source") if is_new else None
@@ -95,27 +106,29 @@ class MechanicalChecks:
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]
-        if len(target) < _LEAST_WORDS + 1:
+        if source and len(target) <= _LEAST_WORDS:
             return None
         for other in self._repeated[tuple(target)]:
-            if other < number and _dice(source, self._words[other][0]) < 0.3:
+            worse = self._fit[number] < self._fit[other]
+            if worse and _dice(source, self._words[other][0]) < _UNLIKE:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 
     def _foreign(self, number: int) -> Fault | None:
-        target = self._pairs[number][1]
-        script, words = _script(target), self._words[number][1]
-        if script and self._script and script != self._script and len(words) >= _LEAST_WORDS:
-            return Fault("language", 0.98, f"is written in {script.title()}")
-        if len(words) < _LEAST_WORDS + 1:
+        target, scripts = self._pairs[number][1], _scripts(self._pairs[number][1])
+        source, words = self._words[number]
+        if len(words) <= _LEAST_WORDS:
             return None
+        is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
+        if is_new and scripts[self._script] < _FOREIGN * scripts.total():
+            return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
         known = sum(self._in_target[word] > 1 for word in words) / len(words)
         of_source = sum(map(self._is_translated, words)) / len(words)
         if known < _UNKNOWN and of_source > 1 - _KEPT:
             return Fault("language", round(1 - known, 2), "has the words of the source's language")
-        if known < _UNKNOWN and self._language and (found := _identified(target)) and found[1] > _SURE:
-            if found[0] != self._language:
-                return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
+        found = identified(target) if known < _UNKNOWN and self._language else None
+        if found and found[0] != self._language and found[1] > _SURE:
+            return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
         return None
 
 
@@ -130,11 +143,13 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     ]
     added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
     for text in missing:
-        if _STRICT.match(text) or not any(_STRICT.match(other) is None for other in added):
+        others = [other for other in added if not _STRICT.match(other)]
+        cut = any(text.startswith(other) or other.startswith(text) for other in others)
+        if _STRICT.match(text) or cut or not others:
             yield Fault("tag", 0.95, f"missing: {text}")
     for text in added:
-        if _STRICT.match(text):
-            yield Fault("tag", 0.95, f"not in the source: {text}")
+        if _STRICT.match(text) or (text in ours and "://" in text):
+            yield Fault("tag", 0.95, f"{'more often than' if text in ours else 'not'} in the source: {text}")
 
 
 def _count(placeholder: str, text: str) -> int:
@@ -142,15 +157,12 @@ def _count(placeholder: str, text: str) -> int:
     return text.count(placeholder[:-1] if placeholder[0] == "&" else placeholder)
 
 
-def _numbers(source: str, target: str) -> Iterator[Fault]:
-    source, target = map(without_placeholders, (source, target))
+def _of_words(source: str, target: str) -> Iterator[Fault]:
+    """What is wrong with numbers and quotation marks, outside of placeholders."""
     for number in dropped_numbers(source, target):
         yield Fault("number", 0.8, f"missing: {number}")
     for number in dropped_numbers(target, source):
         yield Fault("number", 0.7, f"not in the source: {number}")
-
-
-def _quotes(source: str, target: str) -> Iterator[Fault]:
     if len(_DOUBLE.findall(source)) > 1 and not _QUOTES.search(target):
         yield Fault("quote", 0.7, "quotation marks are missing")
 
@@ -162,7 +174,7 @@ def without_placeholders(text: str) -> str:
     return text
 
 
-def _identified(text: str) -> tuple[str, float] | None:
+def identified(text: str) -> tuple[str, float] | None:
     """The language of a text and its probability; None where py3langid is not installed."""
     try:
         code, probability = language_identifier().classify(text)
@@ -185,9 +197,32 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
     return 2 * (a & b).total() / max(1, a.total() + b.total())
 
 
-def _script(text: str) -> str:
-    """The script of most letters of a text, in capitals, as Unicode names it; empty where there are none."""
-    counts = Counter(
-        unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text[:20_000] if c.isalpha()
+def _scripts(text: str) -> Counter[str]:
+    """Letters by script, as Unicode names it; kana count as Han."""
+    names = (
+        unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha()
     )
-    return max(counts, key=counts.__getitem__, default="") if counts else ""
+    return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
+
+
+def in_words(pairs: Sequence[tuple[str, str]], places: Sequence[str], target_language: str = "") -> str:
+    """As in "untranslated: 2 sentences (line 3, line 8); tag: 1 sentence (line 4)"; empty if all is well."""
+    checks = MechanicalChecks(pairs, target_language)
+    found: dict[str, dict[str, None]] = {}
+    for number, place in enumerate(places):
+        for fault in checks.faults(number):
+            found.setdefault(fault.kind, {})[place] = None
+    return "; ".join(f"{kind}: {counted_places(list(found[kind]))}" for kind in _TOLD if kind in found)
+
+
+def corpus_in_words(source: Path, out: Path, format: str, target_language: str = "") -> str:
+    """As `in_words`, of a translated corpus, or its first sentences; places are `document:sentence`."""
+    pairs: list[tuple[str, str]] = []
+    places: list[str] = []
+    sides = read_documents(source, format), read_documents(out, format, side="target")
+    for own, other in zip(*sides, strict=False):
+        pairs += zip(own.sentences, other.sentences, strict=False)
+        places += (f"{own.id}:{number}" for number in range(1, 1 + min(len(own), len(other))))
+        if len(pairs) > _MOST_CHECKED:
+            break
+    return in_words(pairs, places, target_language)

@@ -399,4 +399,11 @@ def _quoted(text: str) -> str:
     return f'"{_escaped(text)}"'
 
 
+def translated_pairs(content: bytes, name: str) -> Iterator[tuple[str, str]]:
+    """Source and translation of the entries of a catalogue; of plurals, the first form."""
+    for entry in _entries(decoded(content, name).text, name):
+        if entry.texts["msgid"].text:
+            yield entry.texts["msgid"].text, entry.forms[0].text
+
+
 FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)

@@ -95,7 +95,7 @@ class PairedSentence:
     `document`, `block` and `number` count from 0, the block and the sentence within their document.
     `confidence`: see `decoding.confidence`; None where it was `taken` from a memory, or has no word that the
     model chose. `terms` are those of a glossary that the translation has, `visible` the sentences that it may
-    depend on.
+    depend on. `faults` are what a reader is told of `cotext.files.mechanical`.
     """
 
     document: int
@@ -108,6 +108,7 @@ class PairedSentence:
     terms: tuple[str, ...] = ()
     visible: range = range(0)
     dropped: Dropped = NOTHING
+    faults: tuple[str, ...] = ()
 
 
 class BlockDocuments:

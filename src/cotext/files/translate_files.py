@@ -22,6 +22,7 @@ from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
+from cotext.files.mechanical import in_words
 from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -108,6 +109,13 @@ class BlocksJob(Job[FileReport]):
     def pairs(self) -> list[PairedSentence]:
         """The sentences beside their translations, once the job has run."""
         return self._texts.paired(self._translations)
+
+    @property
+    def faults(self) -> str:
+        """What the mechanical checks find, once the job has run; places are those of the file."""
+        places = [self._texts.place(pair.document, pair.number) for pair in self.pairs]
+        sides = [(pair.source, pair.target) for pair in self.pairs]
+        return in_words(sides, places, self._opened.languages.target)
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.files.bilingual_page import Influences, render_page
 from cotext.files.blocks import FileFormat
+from cotext.files.mechanical import MechanicalChecks
 from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
 from cotext.files.translate_blocks import PairedSentence
 from cotext.files.translate_files import (
@@ -137,6 +139,10 @@ def _check_bilingual(
 def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
     """Write the sentences of a finished job beside their translations."""
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
+    checks = MechanicalChecks([(pair.source, pair.target) for pair in pairs], target)
+    for number, pair in enumerate(pairs):
+        found = (f"{fault.kind}: {fault.note}" for fault in checks.faults(number) if fault.kind != "number")
+        pairs[number] = replace(pair, faults=tuple(found))
     if path.suffix.lower() == PAGE_SUFFIX:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
         explained = None if explain is None else explain(opened.translator, pairs)

@@ -65,12 +65,16 @@ class DroppedContent:
         said = []
         for what, places in (("numbers", self.numbers), ("table separators", self.separators)):
             if places:
-                count = f"{len(places):,} sentence{'s' if places[1:] else ''}"
-                said.append(f"{what} missing in {count} ({_shown(places)})")
+                said.append(f"{what} missing in {counted_places(places)}")
         if self.links:
             have = "links have" if self.links[1:] else "link has"
             said.append(f"{len(self.links):,} {have} no text ({_shown(self.links)})")
         return "; ".join(said)
+
+
+def counted_places(places: Sequence[str]) -> str:
+    """As in "2 sentences (line 3, line 8)"."""
+    return f"{len(places):,} sentence{'s' if places[1:] else ''} ({_shown(places)})"
 
 
 def _shown(places: Sequence[str]) -> str:

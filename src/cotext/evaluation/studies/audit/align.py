@@ -9,9 +9,10 @@ Shapes: N source sentences, M output sentences, V words.
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import Final
 
 import numpy as np
@@ -30,11 +31,13 @@ _ITERATIONS: Final = 5
 _KNOWN: Final = 0.7  # share of a sentence's words that its translation explains; the rest is as in any text
 _PRIOR: Final = 1.0  # occurrences that the frequencies of words count for
 _SAME: Final = 2.0  # occurrences that a word of the same letters counts for
+_SPREAD: Final = 0.8  # how far the lengths of nine in ten pairs are apart, at most, before it is known
+_UNLIKE: Final = -10.0  # the least score of lengths
 _VARIANCE: Final = 6.8  # of characters, Gale and Church (1993), section 3.2
 _MOST_MERGED: Final = 4
 # Logarithms of how often a sentence is lost or added, sentences are merged or divided, or change places.
-_LOST: Final = -7.0
-_MERGED: Final = -4.0
+_LOST: Final = -6.0
+_MERGED: Final = -8.0
 _SWAPPED: Final = -7.0
 _ROUNDS: Final = 2  # of learning words from the last alignment
 _WINDOW: Final = 400  # source sentences that are aligned at once; half of them are kept
@@ -61,9 +64,14 @@ def tokens(text: str) -> list[str]:
     words = words_of(unicodedata.normalize("NFKC", text).casefold())[:_LONGEST]
     found = []
     for word, after in pairwise([*words, *words_of(".")]):
+        found.append(word.text[:_STEM])
         joint = word.text.isalpha() and not is_letter(word.text[0]) and after.start == word.stop
-        found.append(word.text + after.text if joint and after.text.isalpha() else word.text[:_STEM])
+        found += [word.text + after.text] if joint and after.text.isalpha() else []
     return found
+
+
+def _joined(words: Iterable[Ids]) -> Ids:
+    return np.concatenate([np.empty(0, np.int64), *words])
 
 
 class Lexicon:
@@ -73,22 +81,26 @@ class Lexicon:
         self._q_V = frequencies
         size = len(frequencies)
         kept = dict(list(pairs.items())[:_MOST_PAIRS])
-        s = np.concatenate([np.empty(0, np.int64), *(np.repeat(s, len(t)) for s, t in kept.values())])
-        t = np.concatenate([np.empty(0, np.int64), *(np.tile(t, len(s)) for s, t in kept.values())])
+        s = _joined(np.repeat(s, len(t)) for s, t in kept.values())
+        t = _joined(np.tile(t, len(s)) for s, t in kept.values())
         sizes = [len(s) * len(t) for s, t in kept.values()]
         starts = np.cumsum([0, *sizes])
         of_pair = {n: slice(a, b) for n, (a, b) in zip(kept, pairwise(starts.tolist()), strict=True)}
         # A position of a target sentence: where its pair starts, and its place in it.
-        place = [np.tile(np.arange(len(t)), len(s)) + a for (s, t), a in zip(kept.values(), starts)]
-        place_P = np.concatenate([np.empty(0, np.int64), *place])
+        place = [
+            np.tile(np.arange(len(t)), len(s)) + a
+            for (s, t), a in zip(kept.values(), starts.tolist(), strict=False)
+        ]
+        place_P = _joined(place)
         keys, unique_P = np.unique(s * size + t, return_inverse=True)
         s_U, self._t_U = keys // size, keys % size
-        p_U = np.ones(len(keys))
-        counts_U, share_P = np.zeros(len(keys)), np.zeros(len(s))
+        p_U: Floats = np.ones(len(keys))
+        counts_U: Floats = np.zeros(len(keys))
+        share_P: Floats = np.zeros(len(s))
         for _ in range(_ITERATIONS if len(keys) else 0):
             share_P = p_U[unique_P]
             share_P /= (np.bincount(place_P, share_P) + 1e-12)[place_P]
-            counts_U = np.bincount(unique_P, share_P)
+            counts_U = np.bincount(unique_P, share_P).astype(np.float64)
             p_U = counts_U / np.bincount(s_U, counts_U)[s_U]
         self._counts_U = counts_U
         self._totals_V = np.bincount(s_U, counts_U, size)
@@ -112,7 +124,8 @@ class Lexicon:
         p_V -= np.bincount(own_t, weights_V[own_s] * own, size)
         # What the other side never has as it is, is no evidence against other words.
         flat = _PRIOR * weights.sum() + _SAME * weights_V[self._q_V == 0].sum()
-        return np.maximum(p_V, 0) / np.maximum(self._q_V, 1e-12) + flat
+        ratios_V: Floats = np.maximum(p_V, 0) / np.maximum(self._q_V, 1e-12) + flat
+        return ratios_V
 
 
 class Aligner:
@@ -134,10 +147,13 @@ class Aligner:
         if reference is not None:
             more = [self._words(line) for document in reference for line in document]
             self._source = [np.concatenate(each) for each in zip(self._source, more, strict=True)]
-        self._lengths = tuple(
-            np.array([len(line) for line in each], float) for each in (source_lines, output_lines)
-        )
-        self._ratio = max(1.0, self._lengths[1].sum()) / max(1.0, self._lengths[0].sum())
+        sizes = [np.array([_length(line) for line in each]) for each in (source_lines, output_lines)]
+        # In characters of the longer text.
+        ratio = max(1.0, sizes[1].sum()) / max(1.0, sizes[0].sum())
+        self._lengths = sizes[0] * max(1.0, ratio), sizes[1] * max(1.0, 1 / ratio)
+        self._spread = _SPREAD
+        self._words_of_source = max(1, sum(map(len, self._source)))
+        self._words_of_output = max(1, sum(map(len, self._output)))
         self._learn([])
 
     def _words(self, text: str) -> Ids:
@@ -146,20 +162,29 @@ class Aligner:
     def beads(self) -> list[Bead]:
         """The beads of all documents in order; sentences are numbered over the whole text."""
         for _ in range(_ROUNDS):
-            found = list(self._all())
-            self._learn([bead for bead in found if len(bead.source) == len(bead.output) == 1])
+            self._learn([bead for bead in self._all() if bead.source and bead.output])
         return list(self._all())
 
     def _learn(self, beads: Sequence[Bead]) -> None:
-        pairs = [(bead.source[0], bead.output[0]) for bead in beads]
-        sides = (self._source, self._output)
-        q = [
-            np.bincount(np.concatenate([*side, np.empty(0, np.int64)]), minlength=len(self._ids))
-            for side in sides
-        ]
-        of_source, of_output = (each / max(1, each.sum()) for each in q)
-        self._forward = Lexicon({i: (self._source[i], self._output[j]) for i, j in pairs}, of_output)
-        self._backward = Lexicon({j: (self._output[j], self._source[i]) for i, j in pairs}, of_source)
+        """Learn which words belong together, and how far lengths are apart, from what is aligned."""
+        one, other = self._lengths
+        if beads:
+            sums = [(one[list(bead.source)].sum(), other[list(bead.output)].sum()) for bead in beads]
+            self._spread = max(_SPREAD / 2, float(np.quantile(_unlike(*np.array(sums).T), 0.9)))
+        of_source, of_output = self._source, self._output
+        forward = {
+            i: (of_source[i], _joined(of_output[j] for j in bead.output))
+            for bead in beads
+            for i in bead.source
+        }
+        backward = {
+            j: (of_output[j], _joined(of_source[i] for i in bead.source))
+            for bead in beads
+            for j in bead.output
+        }
+        counts = [np.bincount(_joined(words), minlength=len(self._ids)) for words in (of_source, of_output)]
+        self._forward = Lexicon(forward, counts[1] / max(1, counts[1].sum()))
+        self._backward = Lexicon(backward, counts[0] / max(1, counts[0].sum()))
 
     def _all(self) -> Iterator[Bead]:
         first, second = 0, 0
@@ -170,14 +195,13 @@ class Aligner:
     def _document(self, source: range, output: range) -> Iterator[Bead]:
         """The beads of a document, a window after the other."""
         while len(source) > _WINDOW:
-            ahead = output[: 2 * _WINDOW]
-            found = list(_best(self._scores(source[:_WINDOW], ahead), source[0], output[0] if output else 0))
-            kept = [bead for bead in found if not bead.source or bead.source[-1] < source[_WINDOW // 2]]
+            found = _best(self._scores(source[:_WINDOW], output[: 2 * _WINDOW]), source.start, output.start)
+            kept = list(takewhile(partial(_begins_before, source[_WINDOW // 2]), found))
             yield from kept
-            source = source[1 + max(i for bead in kept for i in bead.source) - source[0] :]
-            output = output[
-                1 + max((j for bead in kept for j in bead.output), default=output[0] - 1) - output[0] :
-            ]
+            source = range(1 + max(i for bead in kept for i in bead.source), source.stop)
+            output = range(
+                max((j + 1 for bead in kept for j in bead.output), default=output.start), output.stop
+            )
         yield from _best(self._scores(source, output), source.start, output.start)
 
     def score(self, source: range, output: range) -> Floats:
@@ -189,24 +213,28 @@ class Aligner:
         n, m = len(source), len(output)
         forward = _directed(self._forward, source, self._source, [self._output[j] for j in output])
         backward = _directed(self._backward, output, self._output, [self._source[i] for i in source])
+        # A side that is cut into more words tells no more than the other.
+        forward = [each * min(1.0, self._words_of_source / self._words_of_output) for each in forward]
+        backward = [each * min(1.0, self._words_of_output / self._words_of_source) for each in backward]
         lengths = self._lengths[0][source.start : source.stop], self._lengths[1][output.start : output.stop]
         found: dict[Kind, Floats] = {}
-        for k, l in [
+        for k, g in [
             (1, 1),
             *((k, 1) for k in range(2, _MOST_MERGED + 1)),
             *((1, k) for k in range(2, _MOST_MERGED + 1)),
         ]:
-            if k > n or l > m:
+            if k > n or g > m:
                 continue
             score_NM = np.full((n + 1, m + 1), -np.inf)
-            in_words = forward[k - 1][: n - k + 1], backward[l - 1][: m - l + 1].T
-            of_words = (_windows(in_words[0], l, 1) + _windows(in_words[1], k, 0)) / 2
-            sums = _windows(lengths[0], k, 0)[:, None] * self._ratio, _windows(lengths[1], l, 0)[None]
-            off = (sums[0] - sums[1]) ** 2 / (_VARIANCE * (sums[0] + sums[1]) / 2 + 1)
-            score_NM[: n - k + 1, : m - l + 1] = (
-                of_words + np.maximum(1 - off / 8, -5) + (0 if k == l else _MERGED)
+            of_output = _windows(forward[k - 1][: n - k + 1], g, 1)
+            of_source = _windows(backward[g - 1][: m - g + 1].T, k, 0)
+            # Of merged sentences each has to explain words of its own, so that the single side alone tells.
+            of_words = (of_output + of_source) / 2 if k == g else of_output if k > g else of_source
+            sums = _windows(lengths[0], k, 0)[:, None], _windows(lengths[1], g, 0)[None]
+            score_NM[: n - k + 1, : m - g + 1] = (
+                of_words + np.maximum(1 - _unlike(*sums) / self._spread, _UNLIKE) + (k + g - 2) * _MERGED
             )
-            found[k, l] = score_NM
+            found[k, g] = score_NM
         if n > 1 and m > 1:
             crossed_NM = np.full((n + 1, m + 1), -np.inf)
             pairs = found[1, 1]
@@ -217,15 +245,30 @@ class Aligner:
         return found
 
 
+def _length(text: str) -> float:
+    """The length of a text in letters; a character of a script without spaces is as long as a short word."""
+    return len(text) + 2.0 * sum(letter.isalpha() and not is_letter(letter) for letter in text)
+
+
+def _unlike(one: Floats, other: Floats) -> Floats:
+    """How far lengths are apart, squared, as that of their mean would vary (Gale and Church 1993)."""
+    return (one - other) ** 2 / (_VARIANCE * (one + other) / 2 + 1)
+
+
+def _begins_before(stop: int, bead: Bead) -> bool:
+    return not bead.source or bead.source[-1] < stop
+
+
 def _windows(values: Floats, size: int, axis: int) -> Floats:
     """Sums of so many neighbours."""
-    return np.lib.stride_tricks.sliding_window_view(values, size, axis).sum(-1)
+    sums: Floats = np.lib.stride_tricks.sliding_window_view(values, size, axis).sum(-1)
+    return sums
 
 
 def _directed(lexicon: Lexicon, numbers: range, words: Sequence[Ids], others: Sequence[Ids]) -> list[Floats]:
     """How well one to four sentences explain the words of each other: of each number, [sentences, others]."""
     ends = np.cumsum([0, *map(len, others)])
-    flat = np.concatenate([np.empty(0, np.int64), *others])
+    flat = _joined(others)
     ratios = [len(words[n]) * lexicon.ratios(n, words[n])[flat] for n in numbers]
     sizes = [len(words[n]) for n in numbers]
     found = []
@@ -244,27 +287,35 @@ def _best(scores: Mapping[Kind, Floats], first: int, second: int) -> Iterator[Be
     after = _rest(scores)
     n, m = (size - 1 for size in after.shape)
     flipped = {}
-    for (k, l), each in scores.items():
-        flipped[k, l] = np.full(each.shape, -np.inf)
-        flipped[k, l][: n - k + 1, : m - l + 1] = each[: n - k + 1, : m - l + 1][::-1, ::-1]
+    for (k, g), each in scores.items():
+        flipped[k, g] = np.full(each.shape, -np.inf)
+        flipped[k, g][: n - k + 1, : m - g + 1] = each[: n - k + 1, : m - g + 1][::-1, ::-1]
     before = _rest(flipped)[::-1, ::-1]
     i = j = 0
     while (i, j) != (n, m):
         ways = [
-            (each[i, j] + after[i + k, j + l], (k, l), each[i, j])
-            for (k, l), each in scores.items()
-            if i + k <= n and j + l <= m
+            (each[i, j] + after[i + k, j + g], (k, g), each[i, j])
+            for (k, g), each in scores.items()
+            if i + k <= n and j + g <= m
         ]
         ways += [(_LOST + after[i, j + 1], (0, 1), _LOST)] if j < m else []
-        rest, (k, l), score = max(ways)
-        sure = float(np.exp(min(0.0, before[i, j] + rest - after[0, 0])))
-        source, output = tuple(range(first + i, first + i + k)), tuple(range(second + j, second + j + l))
-        if (k, l) == CROSSED:
+        rest, (k, g), score = max(ways)
+        # Where a lost sentence stands among added ones makes no difference.
+        paths = (
+            before[i, j] + rest
+            if k and g
+            else before[i] + after[i + 1] + _LOST
+            if k
+            else before[:, j] + after[:, j + 1] + _LOST
+        )
+        sure = float(np.exp(min(0.0, np.logaddexp.reduce(paths, axis=None) - after[0, 0])))
+        source, output = tuple(range(first + i, first + i + k)), tuple(range(second + j, second + j + g))
+        if (k, g) == CROSSED:
             yield Bead(source[:1], output[1:], sure, score, moved=True)
             yield Bead(source[1:], output[:1], sure, score, moved=True)
         else:
             yield Bead(source, output, sure, score)
-        i, j = i + k, j + l
+        i, j = i + k, j + g
 
 
 def _rest(scores: Mapping[Kind, Floats]) -> Floats:
@@ -275,10 +326,10 @@ def _rest(scores: Mapping[Kind, Floats]) -> Floats:
     added = _LOST * np.arange(m + 1)
     for i in range(n, -1, -1):
         row = found[i]
-        for (k, l), each in scores.items():
-            if i + k <= n and l <= m:
-                stop = m + 1 - l
-                np.logaddexp(row[:stop], each[i, :stop] + found[i + k, l:], out=row[:stop])
+        for (k, g), each in scores.items():
+            if i + k <= n and g <= m:
+                stop = m + 1 - g
+                np.logaddexp(row[:stop], each[i, :stop] + found[i + k, g:], out=row[:stop])
         # Output sentences that stand for nothing.
         row[:] = np.logaddexp.accumulate((row + added)[::-1])[::-1] - added
     return found

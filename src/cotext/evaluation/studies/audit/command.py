@@ -7,6 +7,8 @@ import typer
 
 from cotext.evaluation.studies.audit.requests import AuditRequest
 
+FAILED = 1  # the exit code where there is a finding of a kind of `--fail-on`
+
 
 def audit(
     request: AuditRequest,
@@ -14,12 +16,20 @@ def audit(
 ) -> None:
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
     from cotext.evaluation.studies.audit.measure import audit as measure
+    from cotext.evaluation.studies.audit.page import render_audit
+    from cotext.files.table import require_page_name
+    from cotext.runtime.files import replacing
 
+    if request.out is not None:
+        require_page_name(request.out)
     found = measure(request)
-    if json:
-        typer.echo(json_format.dumps(found.as_dict(), indent=1, ensure_ascii=False))
-    else:
-        typer.echo("\n".join(f"{system.name}: {system.summary}" for system in found.systems))
+    if request.out is not None:
+        with replacing(request.out) as temporary:
+            # Names of files may hold what is no text.
+            temporary.write_text(render_audit(found), encoding="utf-8", errors="backslashreplace")
+    typer.echo(json_format.dumps(found.as_dict(), indent=1) if json else found.render())
+    if found.kinds & request.kinds:
+        raise typer.Exit(FAILED)
 
 
 COMMANDS = {"audit": audit}

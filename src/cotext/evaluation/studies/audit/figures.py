@@ -22,7 +22,7 @@ KINDS: Final = {
     "term": "with another term than the glossary has",
     "drift": "unlike the rest of their document",
 }
-MECHANICAL: Final = tuple(KINDS)[:7]
+_SHOWN: Final = 20  # findings of an output that are printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,28 @@ class Audit:
     """Outputs of one source side by side; `notes` say how the text was read, and what was not checked."""
 
     source: str
+    languages: tuple[str, str]
     systems: Sequence[SystemAudit]
     notes: Sequence[str] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of findings of any output."""
+        return {kind for system in self.systems for kind in system.counts}
+
+    def render(self) -> str:
+        """A sentence for every output, and the first findings of each."""
+        lines = [*self.notes]
+        for system in self.systems:
+            lines.append(f"{system.name}: {system.summary}")
+            for each in system.findings[:_SHOWN]:
+                where = f"document {each.document}, sentence {each.sentence}"
+                lines.append(f"  {each.kind}, {where} ({each.confidence:.2f}): {each.note}")
+            if len(system.findings) > _SHOWN:
+                lines.append(
+                    f"  ... and {len(system.findings) - _SHOWN:,} more (--out for a page, --json for all)"
+                )
+        return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -102,6 +122,7 @@ class Audit:
             "version": 1,
             "cotext": __version__,
             "source": self.source,
+            "languages": list(self.languages),
             "notes": list(self.notes),
             "systems": {
                 system.name: {

@@ -49,8 +49,7 @@ from cotext.runtime.version import __version__
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_entries, signature_entries, translation_entries
-from cotext.translation.signature import systems_of
+from cotext.translation.signature import scoring_entries, signature_entries, systems_of, translation_entries
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts that candidates may be scored in, and what the excerpt of a sentence becomes there.

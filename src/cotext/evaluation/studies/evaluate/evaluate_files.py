@@ -24,6 +24,7 @@ from cotext.evaluation.metrics.realign import (
     realign_systems,
     signed,
 )
+from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import (
@@ -37,6 +38,7 @@ from cotext.evaluation.statistics.significance import (
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
+from cotext.translation.terms.glossary import Glossary
 
 
 class Beside(Protocol):
@@ -173,6 +175,8 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     if request.entities is not None:
         more, beside["entities"] = _measure_listed(request.entities, whole, language)
         measured = _with(measured, more)
+    if request.terms is not None:
+        measured = _with(measured, _measure_terms(request.terms, request, whole))
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
         measured = _with(measured, {name: [m.signed(by) for m in each] for name, each in more.items()})
@@ -234,6 +238,15 @@ def _measure_listed(
     entities = read_entities(path, language)
     try:
         return measure_entities(entities, whole.systems, whole.references[0], language)
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
+def _measure_terms(path: Path, request: EvaluationRequest, texts: Texts) -> dict[str, list[Measurement]]:
+    codes = language_of_name(request.source or path), request.target_language or ""
+    terms = [(term.source, term.targets) for term in Glossary.read(path, *codes).terms if term.targets]
+    try:
+        return measure_terms(terms, texts.systems, texts.source, texts.references[0])
     except CotextError as error:
         raise CotextError(f"{path}: {error}") from None
 

@@ -1,0 +1,327 @@
+"""An audit finds each kind of fault where it was made, and nothing in a text without faults."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cotext.evaluation.studies.audit.align import Aligner, tokens
+from cotext.evaluation.studies.audit.figures import Finding
+from cotext.evaluation.studies.audit.measure import audit
+from cotext.evaluation.studies.audit.page import render_audit
+from cotext.evaluation.studies.audit.requests import AuditRequest
+from cotext.runtime.errors import CotextError
+from tests.command_line import cotext
+
+ANIMALS = (
+    ("horse", "Pferd"),
+    ("mouse", "Maus"),
+    ("sheep", "Schaf"),
+    ("goose", "Gans"),
+    ("snake", "Schlange"),
+)
+VERBS = (("sees", "sieht"), ("hears", "hört"), ("follows", "verfolgt"), ("knows", "kennt"))
+THINGS = (
+    ("church", "Kirche"),
+    ("garden", "Garten"),
+    ("bridge", "Brücke"),
+    ("kitchen", "Küche"),
+    ("ladder", "Leiter"),
+)
+TIMES = (("in the morning", "am Morgen"), ("tonight", "heute Nacht"), ("on Sunday", "am Sonntag"))
+MORE = (("because it is hungry", "weil es hungrig ist"), ("and never comes back", "und kommt nie zurück"))
+SENTENCES = 45
+
+
+def _sentence(n: int, side: int) -> str:
+    """The sentence of that number; no two have the same words, and neighbours are of unlike lengths."""
+    words = (ANIMALS[n % 5], VERBS[n % 4], THINGS[n // 5 % 5], TIMES[n % 3])
+    animal, verb, thing, time = (word[side] for word in words)
+    more = "".join(f" {phrase[side]}" for i, phrase in enumerate((*MORE, *MORE)) if (n * n + n) % 11 >> i & 1)
+    return (
+        f"The small {animal} {verb} the {thing} {time}{more}."
+        if side == 0
+        else f"Kleine {animal} {verb} {thing} {time}{more}."
+    )
+
+
+SOURCE = [_sentence(n, 0) for n in range(SENTENCES)]
+TARGET = [_sentence(n, 1) for n in range(SENTENCES)]
+SOURCE[30], TARGET[30] = "Nobody asked for their opinion.", "Niemand fragte nach ihrer Meinung."
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Callable[..., list[Finding]]:
+    """What an audit of an output finds; the source and a glossary may be others."""
+
+    def run(output: Sequence[str], source: Sequence[str] = SOURCE, terms: str = "") -> list[Finding]:
+        paths = [tmp_path / name for name in ("text.de", "text.en", "terms.tsv")]
+        for path, text in zip(paths, ("\n".join(output), "\n".join(source), terms), strict=True):
+            path.write_text(f"{text}\n", encoding="utf-8")
+        glossary = paths[2] if terms else None
+        return list(
+            audit(AuditRequest(output=(paths[0],), source=paths[1], terms=glossary)).systems[0].findings
+        )
+
+    return run
+
+
+def _with(index: int, text: str, lines: Sequence[str] = TARGET) -> list[str]:
+    return [*lines[:index], text, *lines[index + 1 :]]
+
+
+def test_a_text_without_faults_has_no_finding(found: Callable[..., list[Finding]]) -> None:
+    assert found(TARGET) == []
+
+
+def test_a_lost_sentence(found: Callable[..., list[Finding]]) -> None:
+    [finding] = found(TARGET[:10] + TARGET[11:])
+    assert (finding.kind, finding.sentence, finding.output_sentence) == ("lost", 11, None)
+    assert (finding.document, finding.source, finding.output) == ("1", SOURCE[10], "")
+    assert 0.5 < finding.confidence <= 1
+
+
+def test_an_added_sentence_is_told_behind_the_source_sentence(found: Callable[..., list[Finding]]) -> None:
+    [finding] = found([*TARGET[:10], "Vielen Dank und bis bald, liebe Leute.", *TARGET[10:]])
+    assert (finding.kind, finding.sentence, finding.output_sentence) == ("added", 10, 11)
+    assert finding.source == ""
+
+
+def test_sentences_out_of_order(found: Callable[..., list[Finding]]) -> None:
+    swapped = found([*TARGET[:10], TARGET[11], TARGET[10], *TARGET[12:]])
+    assert {(each.kind, each.source, each.output) for each in swapped} == {
+        ("order", SOURCE[10], TARGET[10]),
+        ("order", SOURCE[11], TARGET[11]),
+    }
+    [moved] = found([*TARGET[:10], *TARGET[11:16], TARGET[10], *TARGET[16:]])
+    assert (moved.kind, moved.sentence, moved.output_sentence) == ("order", 11, 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SOURCE[10], "untranslated"),
+        (TARGET[30], "copied"),
+        ("Маленькая змея слышит церковь утром.", "language"),
+    ],
+)
+def test_what_stands_there_instead_of_a_translation(
+    found: Callable[..., list[Finding]], text: str, kind: str
+) -> None:
+    [finding] = found(_with(10, text))
+    assert (finding.kind, finding.sentence, finding.output) == (kind, 11, text)
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "kind"),
+    [
+        ("{name}", "", "tag"),
+        ("", "{name}", "tag"),
+        ("<b>now</b>", "<b>nun</i>", "tag"),
+        ("https://example.org/help", "https://example.org", "tag"),
+        ("1,234", "1.235", "number"),
+        ('"here"', "hier", "quote"),
+    ],
+)
+def test_what_changed_within_a_sentence(
+    found: Callable[..., list[Finding]], source: str, output: str, kind: str
+) -> None:
+    findings = found(_with(10, f"{TARGET[10]} {output}"), _with(10, f"{SOURCE[10]} {source}", SOURCE))
+    assert {(each.kind, each.sentence) for each in findings} == {(kind, 11)}
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("{name} %s", "%s {name}"),
+        ("1,234.5", "1.234,5"),
+        ('"here"', "„hier“"),
+        ("2:30 and 21", "21 und 2:30"),
+    ],
+)
+def test_what_is_only_written_otherwise_is_no_fault(
+    found: Callable[..., list[Finding]], source: str, output: str
+) -> None:
+    assert found(_with(10, f"{TARGET[10]} {output}"), _with(10, f"{SOURCE[10]} {source}", SOURCE)) == []
+
+
+def test_a_name_that_other_sentences_keep(found: Callable[..., list[Finding]]) -> None:
+    places = (3, 17, 29, 41)
+    source = [f"{s[:-1]} near Petrovia now." if n in places else s for n, s in enumerate(SOURCE)]
+    output = [f"{t[:-1]} bei Petrovia nun." if n in places else t for n, t in enumerate(TARGET)]
+    assert found(output, source) == []
+    [finding] = found(_with(17, output[17].replace("Petrovia", "Olvenheim"), output), source)
+    assert (finding.kind, finding.sentence) == ("name", 18)
+    assert "Petrovia" in finding.note
+
+
+def test_terms_of_a_glossary(found: Callable[..., list[Finding]]) -> None:
+    assert found(TARGET, terms="church\tKirche|Gotteshaus\nbridge\tBrücke\n") == []
+    # What is missing is told, but not an inflected form; so is a forbidden translation.
+    assert found([t.replace("Brücke", "Brücken") for t in TARGET], terms="bridge\tBrücke\n") == []
+    place = next(n for n, text in enumerate(SOURCE) if "bridge" in text)
+    findings = found(_with(place, TARGET[place].replace("Brücke", "Steg")), terms="bridge\tBrücke\tSteg\n")
+    told = {(each.kind, each.sentence, each.note) for each in findings if each.kind == "term"}
+    assert told == {("term", place + 1, "missing: Brücke"), ("term", place + 1, "forbidden: Steg")}
+
+
+def test_a_form_of_address_that_changes(found: Callable[..., list[Finding]]) -> None:
+    places = (3, 9, 17, 29, 41)
+    source = [f"{s[:-1]}, as you know." if n in places else s for n, s in enumerate(SOURCE)]
+    output = [f"{t[:-1]}, wie Sie wissen." if n in places else t for n, t in enumerate(TARGET)]
+    assert found(output, source) == []
+    findings = found(_with(17, output[17].replace("Sie wissen", "du weißt"), output), source)
+    assert [(each.kind, each.sentence, each.note) for each in findings] == [
+        ("drift", 18, "the address is informal here")
+    ]
+
+
+def test_a_term_that_is_rendered_in_two_ways(found: Callable[..., list[Finding]]) -> None:
+    places = range(2, 44, 6)
+    source = [f"{s[:-1]} by the lantern." if n in places else s for n, s in enumerate(SOURCE)]
+    output = [f"{t[:-1]} bei der Laterne." if n in places else t for n, t in enumerate(TARGET)]
+    assert found(output, source) == []
+    [finding] = found(_with(20, output[20].replace("Laterne", "Funzel"), output), source)
+    assert (finding.kind, finding.sentence) == ("drift", 21)
+
+
+def test_pronouns_and_tense_that_change(found: Callable[..., list[Finding]]) -> None:
+    source = [*SOURCE, "He was in the garden.", "He was in the kitchen."]
+    assert found([*TARGET, "Er war im Garten.", "Er war in der Küche."], source) == []
+    notes = [each.note for each in found([*TARGET, "Er war im Garten.", "Sie ist in der Küche."], source)]
+    assert notes == [
+        "he becomes sie, and er in the sentence before",
+        "changes from the past to the present, which the source does not",
+    ]
+
+
+def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
+    merged = [
+        f"{TARGET[n][:-1]}, und {TARGET[n + 1][:1].lower()}{TARGET[n + 1][1:]}" for n in range(0, 44, 2)
+    ]
+    (tmp_path / "m.de").write_text("\n".join([*merged, TARGET[44]]), encoding="utf-8")
+    (tmp_path / "s.en").write_text("\n".join(SOURCE), encoding="utf-8")
+    [system] = audit(AuditRequest(output=(tmp_path / "m.de",), source=tmp_path / "s.en")).systems
+    assert (system.merged, system.output_sentences) == (22, 23)
+    assert not system.counts["lost"]
+    assert "22 of them hold several" in system.summary
+
+
+def test_tokens_are_stems_and_pairs_of_characters() -> None:
+    assert tokens("Häuserzeile, ok") == ["häuse", ",", "ok"]
+    assert tokens("你好吗?") == ["你", "你好", "好", "好吗", "吗", "?"]
+
+
+def test_documents_are_aligned_one_by_one_and_long_ones_in_windows() -> None:
+    beads = Aligner([SOURCE[:20], SOURCE[20:]], [TARGET[:20], TARGET[20:]]).beads()
+    assert (
+        [bead.source for bead in beads] == [bead.output for bead in beads] == [(n,) for n in range(SENTENCES)]
+    )
+    many, more = SOURCE * 12, TARGET * 12
+    beads = Aligner([many], [more[:300] + more[301:]]).beads()
+    assert [bead.source for bead in beads if not bead.output] == [(300,)]
+    assert sum(len(bead.source) == len(bead.output) == 1 for bead in beads) == len(many) - 1
+
+
+def _write(folder: Path, output: Sequence[str] = TARGET) -> list[str]:
+    (folder / "s.en").write_text("\n".join(SOURCE), encoding="utf-8")
+    (folder / "o.de").write_text("\n".join(output), encoding="utf-8")
+    return [str(folder / "o.de"), "--source", str(folder / "s.en")]
+
+
+def test_the_command_prints_json_and_fails_on_the_kinds_that_are_asked_for(tmp_path: Path) -> None:
+    arguments = _write(tmp_path, TARGET[:10] + TARGET[11:])
+    result = cotext("audit", *arguments, "--json", "--fail-on", "lost")
+    assert result.code == 1
+    [finding] = json.loads(result.out)["findings"]
+    assert finding.keys() >= {"system", "kind", "document", "sentence", "confidence", "source", "output"}
+    assert (finding["kind"], finding["sentence"], finding["system"]) == ("lost", 11, "o.de")
+    assert cotext("audit", *arguments, "--fail-on", "all").code == 1
+    plain = cotext("audit", *arguments, "--fail-on", "added", "--fail-on", "tag")
+    assert (plain.code, "to look at: 1 lost." in plain.out) == (0, True)
+    assert cotext("audit", *arguments, "--fail-on", "typo").code == 2
+
+
+def test_the_page_says_what_is_wrong_with_each_output_and_needs_no_other_file(tmp_path: Path) -> None:
+    arguments = _write(tmp_path, _with(10, "Kleine <Maus> & Co. {x}"))
+    (tmp_path / "good.de").write_text("\n".join(TARGET), encoding="utf-8")
+    page = tmp_path / "page.html"
+    result = cotext("audit", str(tmp_path / "good.de"), *arguments, "--out", str(page))
+    assert result.code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "<b>good.de</b>: 45 source sentences became 45, and no fault was found." in text
+    assert "1 with changed tags or placeholders" in text
+    assert "Kleine &lt;Maus&gt; &amp; Co. {x}" in text
+    assert "<script" not in text and "http://" not in text
+
+
+def test_other_numbers_of_documents_are_read_as_one(tmp_path: Path) -> None:
+    arguments = _write(tmp_path, [*TARGET[:20], "", *TARGET[20:]])
+    result = json.loads(cotext("audit", *arguments, "--json").out)
+    assert result["findings"] == []
+    assert result["notes"] == ["o.de has 2 documents, and the source 1: read as one"]
+
+
+def test_a_reference_counts_quality_by_position_and_has_a_line_for_each_of_the_source(tmp_path: Path) -> None:
+    _write(tmp_path)
+    request = AuditRequest(output=(tmp_path / "o.de",), source=tmp_path / "s.en", reference=tmp_path / "o.de")
+    [system] = audit(request).systems
+    assert {position.score for position in system.positions} == {100.0}
+    (tmp_path / "short.de").write_text("\n".join(TARGET[:-1]), encoding="utf-8")
+    with pytest.raises(CotextError, match="other sentences"):
+        audit(
+            AuditRequest(
+                output=(tmp_path / "o.de",), source=tmp_path / "s.en", reference=tmp_path / "short.de"
+            )
+        )
+
+
+XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"
+ target-language="de" original="a" datatype="plaintext"><body>{}</body></file></xliff>"""
+UNIT = '<trans-unit id="{}"><source>{} <ph id="1"/></source><target>{} {}</target></trans-unit>'
+
+
+def test_bilingual_files_and_files_of_other_formats(tmp_path: Path) -> None:
+    missing = [(n, SOURCE[n], TARGET[n], "" if n == 4 else '<ph id="1"/>') for n in range(SENTENCES)]
+    (tmp_path / "a.xlf").write_text(XLIFF.format("".join(UNIT.format(*each) for each in missing)))
+    entries = (
+        f'msgid "{s}"\nmsgstr "{SOURCE[7] if s == SOURCE[7] else t}"\n'
+        for s, t in zip(SOURCE, TARGET, strict=True)
+    )
+    (tmp_path / "b.po").write_text("\n".join(entries), encoding="utf-8")
+    (tmp_path / "c.tsv").write_text("".join(f"d\t{s}\t{t}\n" for s, t in zip(SOURCE, TARGET, strict=True)))
+    kinds = [
+        [
+            (each.kind, each.sentence)
+            for each in audit(AuditRequest(output=(tmp_path / name,))).systems[0].findings
+        ]
+        for name in ("a.xlf", "b.po", "c.tsv")
+    ]
+    assert kinds == [[("tag", 5)], [("untranslated", 8)], []]
+    for name, lines in (("s.html", SOURCE), ("o.html", TARGET[:10] + TARGET[11:])):
+        body = "".join(f"<p>{line}</p>" for line in lines)
+        (tmp_path / name).write_text(f"<!doctype html><html><body>{body}</body></html>", encoding="utf-8")
+    request = AuditRequest(output=(tmp_path / "o.html",), source=tmp_path / "s.html")
+    [finding] = audit(request).systems[0].findings
+    assert (finding.kind, finding.sentence) == ("lost", 11)
+
+
+def test_torch_is_not_imported(tmp_path: Path) -> None:
+    arguments = _write(tmp_path, TARGET[:10] + TARGET[11:])
+    program = (
+        "import sys; from cotext.cli.main import app\n"
+        f"try: app(['audit', *{arguments!r}, '--out', {str(tmp_path / 'p.html')!r}])\n"
+        "except SystemExit as error: assert not error.code, error.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_pages_escape_names_of_systems(tmp_path: Path) -> None:
+    _write(tmp_path)
+    (tmp_path / "<b>.de").write_text("\n".join(TARGET), encoding="utf-8")
+    page = render_audit(audit(AuditRequest(output=(tmp_path / "<b>.de",), source=tmp_path / "s.en")))
+    assert "&lt;b&gt;.de" in page and "<b>.de" not in page
