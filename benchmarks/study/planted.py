@@ -303,6 +303,8 @@ def main() -> None:
     for name, documents in sides.items():
         text = "\n\n".join("\n".join(lines) for lines in documents)
         (given.out / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
+    terms = "".join(f"{term}\t{translation}\n" for term, translation in TERMS.items())
+    (given.out / "terms.tsv").write_text(terms, encoding="utf-8")
     truth = {
         "sentences": sum(len(d.source) for d in planter.documents),
         "planted": [asdict(p) for p in planter.planted],
@@ -325,6 +327,7 @@ def score(folders: list[Path], show: bool) -> None:
         for kind in {*kinds, *(each["kind"] for each in (*before, *found))}:
             true = [each["sentence"] for each in truth["planted"] if each["kind"] == kind]
             told = [each for each in found if each["kind"] == kind]
+            told = list({(each["sentence"], each["output_sentence"]): each for each in told}.values())
             near = 5 if kind == "order" else 1
             missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
             wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
@@ -332,7 +335,7 @@ def score(folders: list[Path], show: bool) -> None:
             counts.setdefault(kind, Counter()).update(
                 planted=len(true), found=len(true) - len(missed),
                 told=len(told), wrong=len(wrong), old=len(old),
-                alarms=sum(each["kind"] == kind for each in before),
+                alarms=len({(e["sentence"], e["output_sentence"]) for e in before if e["kind"] == kind}),
             )  # fmt: skip
             if show:
                 print(f"{folder} {kind}: missed {missed}")

@@ -8,6 +8,7 @@ log-likelihood ratios against sentences that have nothing to do with each other.
 Shapes: N source sentences, M output sentences, V words.
 """
 
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ class Aligner:
         # In characters of the longer text.
         ratio = max(1.0, sizes[1].sum()) / max(1.0, sizes[0].sum())
         self._lengths = sizes[0] * max(1.0, ratio), sizes[1] * max(1.0, 1 / ratio)
-        self._spread = _SPREAD
+        self._spread, self._merged = _SPREAD, _MERGED
         self._words_of_source = max(1, sum(map(len, self._source)))
         self._words_of_output = max(1, sum(map(len, self._output)))
         self._learn([])
@@ -169,6 +170,9 @@ class Aligner:
         """Learn which words belong together, and how far lengths are apart, from what is aligned."""
         one, other = self._lengths
         if beads:
+            # Where many sentences are merged, the next one is more likely merged than lost.
+            merged = sum(len(bead.source) != len(bead.output) for bead in beads) / len(beads)
+            self._merged = max(_MERGED, 2 * math.log(max(merged, 1e-9)))
             sums = [(one[list(bead.source)].sum(), other[list(bead.output)].sum()) for bead in beads]
             self._spread = max(_SPREAD / 2, float(np.quantile(_unlike(*np.array(sums).T), 0.9)))
         of_source, of_output = self._source, self._output
@@ -232,7 +236,7 @@ class Aligner:
             of_words = (of_output + of_source) / 2 if k == g else of_output if k > g else of_source
             sums = _windows(lengths[0], k, 0)[:, None], _windows(lengths[1], g, 0)[None]
             score_NM[: n - k + 1, : m - g + 1] = (
-                of_words + np.maximum(1 - _unlike(*sums) / self._spread, _UNLIKE) + (k + g - 2) * _MERGED
+                of_words + np.maximum(1 - _unlike(*sums) / self._spread, _UNLIKE) + (k + g - 2) * self._merged
             )
             found[k, g] = score_NM
         if n > 1 and m > 1:

@@ -20,7 +20,7 @@ KINDS: Final = {
     "name": "with changed names",
     "quote": "without their quotation marks",
     "term": "with another term than the glossary has",
-    "drift": "unlike the rest of their document",
+    "drift": "that drift from the rest of their document",
 }
 _SHOWN: Final = 20  # findings of an output that are printed
 
@@ -77,7 +77,7 @@ class SystemAudit:
         told = [f"{count:,} {KINDS[kind]}" for kind, count in sorted(self.counts.items(), key=_by_kind)]
         sizes = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged:
-            sizes += f" ({self.merged:,} of them hold several)"
+            sizes += f", of which {self.merged:,} merge several"
         if not told:
             return f"{sizes}, and no fault was found."
         return f"{sizes}; to look at: {', '.join(told)}."

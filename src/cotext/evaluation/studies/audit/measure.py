@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -96,8 +97,14 @@ class _Auditor:
             # What is no translation of its source has no other faults.
             if fault.kind in _WHOLE or not any(each.kind in _WHOLE for each in faults[whole[number]]):
                 found.append(self._finding(fault, bead.source, bead.output))
-        found = [each for each in found if each.confidence >= _LEAST]
-        found.sort(key=lambda each: (each.sentence, each.output_sentence or 0))
+        together: dict[tuple[object, ...], Finding] = {}
+        for each in sorted(
+            found, key=lambda each: (each.sentence, each.output_sentence or 0, -each.confidence)
+        ):
+            key = each.kind, each.sentence, each.output_sentence
+            first = together.get(key)
+            together[key] = replace(first, note=f"{first.note}; {each.note}") if first else each
+        found = [each for each in together.values() if each.confidence >= _LEAST]
         merged = sum(len(bead.source) > 1 for bead in self._beads)
         divided = sum(len(bead.output) > 1 for bead in self._beads)
         positions = self._positions(found)

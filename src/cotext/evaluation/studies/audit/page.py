@@ -14,7 +14,7 @@ SHOWN: Final = 500  # findings of an output; all are in the JSON file
 STYLE: Final = """<style>
 body { max-width: 84rem; }
 .findings table { table-layout: fixed; width: 100%; overflow-wrap: anywhere; }
-.findings :is(td, th) { text-align: left; } .findings :is(td, th):nth-child(-n+3) { width: 6rem; }
+.findings :is(td, th) { text-align: left; } .findings :is(td, th):nth-child(-n+3) { width: 7.5rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
 .verdict { font-size: 1.1rem; }
 </style>"""

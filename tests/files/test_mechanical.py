@@ -1,0 +1,52 @@
+"""Checks that need no alignment, as they are told after a translation."""
+
+import pytest
+
+from cotext.files.mechanical import MechanicalChecks, in_words, tag_faults
+
+PAIRS = [
+    ("The church is open today.", "Die Kirche ist heute offen."),
+    ("The garden is open today.", "Der Garten ist heute offen."),
+    ("The bridge is closed today.", "Die Brücke ist heute zu."),
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "notes"),
+    [
+        ("Open {0} and %s", "%s und {0} öffnen", []),
+        ("Open {0}", "Öffnen", ["missing: {0}"]),
+        ("Open", "{0} öffnen", ["not in the source: {0}"]),
+        ("<b>Open</b>", "<b>Öffnen", ["missing: </b>"]),
+        # A name in brackets, a path or an address may be translated.
+        ("a <file>", "eine <Datei>", []),
+        ("see /some/file", "siehe /eine/Datei", []),
+        ("see https://a.org/x", "siehe", ["missing: https://a.org/x"]),
+        ("see https://a.org/x", "siehe https://a.org", ["missing: https://a.org/x"]),
+        ("&name;", "&name-genitive;", []),
+    ],
+)
+def test_tags(source: str, target: str, notes: list[str]) -> None:
+    assert [fault.note for fault in tag_faults(source, target)] == notes
+
+
+def test_what_is_told_after_a_translation() -> None:
+    pairs = [*PAIRS, ("The garden is closed today.", "The garden is closed today."), ("Hi {0}", "Hallo")]
+    places = [f"line {number}" for number in range(1, 6)]
+    assert in_words(PAIRS, places[:3]) == ""
+    assert in_words(pairs, places) == "untranslated: 1 sentence (line 4); tag: 1 sentence (line 5)"
+
+
+def test_code_that_stays_as_it_is_is_no_fault() -> None:
+    # "mv", "cp" and names of files are kept everywhere.
+    pairs = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]
+    checks = MechanicalChecks([*PAIRS, *pairs], "de")
+    assert not any(checks.faults(number) for number in range(len(PAIRS)))
+
+
+def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:
+    same = ("Where have all the people gone?", PAIRS[0][1])
+    kinds = [[f.kind for f in MechanicalChecks([*PAIRS, same], "de").faults(n)] for n in range(4)]
+    assert kinds == [[], [], [], ["copied"]]
+    checks = MechanicalChecks([same, *PAIRS], "de", [-5.0, 9.0, 9.0, 9.0])
+    assert [[f.kind for f in checks.faults(n)] for n in range(4)] == [["copied"], [], [], []]
