@@ -20,6 +20,7 @@ PAIRS = [
         ("<b>Open</b>", "<b>Öffnen", ["missing: </b>"]),
         # A name in brackets, a path or an address may be translated.
         ("a <file>", "eine <Datei>", []),
+        ("a <file>", "некий <файл>", []),
         ("see /some/file", "siehe /eine/Datei", []),
         ("see https://a.org/x", "siehe", ["missing: https://a.org/x"]),
         ("see https://a.org/x", "siehe https://a.org", ["missing: https://a.org/x"]),
@@ -42,6 +43,11 @@ def test_code_that_stays_as_it_is_is_no_fault() -> None:
     pairs = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]
     checks = MechanicalChecks([*PAIRS, *pairs], "de")
     assert not any(checks.faults(number) for number in range(len(PAIRS)))
+
+
+def test_texts_that_differ_in_what_is_copied_are_not_equal() -> None:
+    pairs = [(f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"]
+    assert [MechanicalChecks([*PAIRS, *pairs], "de").faults(n) for n in (3, 4)] == [[], []]
 
 
 def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:

@@ -66,13 +66,13 @@ class MechanicalChecks:
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words by the sentences whose translations have them
-        self._repeated: dict[tuple[str, ...], list[int]] = {}
+        self._repeated: dict[str, list[int]] = {}
         for number, (source, target) in enumerate(self._words):
             self._in_source.update(set(source))
             self._in_target.update(set(target))
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
-            self._repeated.setdefault(tuple(target), []).append(number)
+            self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
         scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
         self._script = max(scripts, key=scripts.__getitem__, default="")
 
@@ -108,7 +108,7 @@ class MechanicalChecks:
         source, target = self._words[number]
         if source and len(target) <= _LEAST_WORDS:
             return None
-        for other in self._repeated[tuple(target)]:
+        for other in self._repeated[_folded(self._pairs[number][1])]:
             worse = self._fit[number] < self._fit[other]
             if worse and _dice(source, self._words[other][0]) < _UNLIKE:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
@@ -145,11 +145,17 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     for text in missing:
         others = [other for other in added if not _STRICT.match(other)]
         cut = any(text.startswith(other) or other.startswith(text) for other in others)
-        if _STRICT.match(text) or cut or not others:
+        # Rules of placeholders know no <name> in other scripts.
+        renamed = text[0] == "<" and target.count("<") >= source.count("<")
+        if _STRICT.match(text) or cut or not (others or renamed):
             yield Fault("tag", 0.95, f"missing: {text}")
     for text in added:
         if _STRICT.match(text) or (text in ours and "://" in text):
             yield Fault("tag", 0.95, f"{'more often than' if text in ours else 'not'} in the source: {text}")
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _count(placeholder: str, text: str) -> int:
