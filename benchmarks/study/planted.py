@@ -355,9 +355,9 @@ def score(folders: list[Path], show: bool) -> None:
     )
     print(f"{'kind':13}" + "".join(f"{title:>11}" for title in titles))
     for kind, each in sorted(counts.items()):
-        told = each["told"] - each["old"]
+        judged = each["told"] - each["old"]
         recall = f"{each['found'] / each['planted']:.1%}" if each["planted"] else "-"
-        precision = f"{(each['told'] - each['wrong']) / told:.1%}" if told else "-"
+        precision = f"{(each['told'] - each['wrong']) / judged:.1%}" if judged else "-"
         figures = (
             each["planted"],
             each["found"],

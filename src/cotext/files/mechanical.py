@@ -122,7 +122,8 @@ class MechanicalChecks:
         is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
         if is_new and scripts[self._script] < _FOREIGN * scripts.total():
             return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
-        known = sum(self._in_target[word] > 1 for word in words) / len(words)
+        # What stands for no source sentence is in doubt anyway.
+        known = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
         of_source = sum(map(self._is_translated, words)) / len(words)
         if known < _UNKNOWN and of_source > 1 - _KEPT:
             return Fault("language", round(1 - known, 2), "has the words of the source's language")
