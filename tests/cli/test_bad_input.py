@@ -377,7 +377,8 @@ def test_a_traceback_is_only_for_our_own_mistakes(world: World, tmp_path: Path) 
     """In a process of its own, as it is run: nothing but one message."""
     process = start("translate", "nowhere", "nothing", "--out", "x", cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (2, "", "cotext: nothing: no such file\n")
+    said = "cotext: nowhere: no such run folder, and no installed model of this name\n"
+    assert (process.returncode, out, err) == (2, "", said)
 
 
 def test_standard_output_that_takes_nothing() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
+from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -152,18 +152,3 @@ def test_a_tokenised_reference_is_like_what_was_joined_in_the_words_of_the_token
         assert all(("|words:tokenised-" in f["signature"]) == bool(more) for f in rows)
         # Whether a file is tokenised is not known.
         assert "takes text for tokenised" not in outcome.out
-
-
-def test_windows_are_translated_and_scored_in_words(world: World, tmp_path: Path) -> None:
-    moses().save(tmp_path / "data" / "tokenizer")
-    test, reference = world.folder / "test.en", world.folder / "test.de"
-    scoring = ("--protocol", "s-bleu-lc", "--words", tmp_path / "data", "--json")
-    shown = succeed(
-        *("windows", world.run, "--source", test, "--target", reference, "--translate", *scoring),
-        *("--out", tmp_path / "windows"),
-    )
-    [system] = json.loads(shown.out)["systems"]
-    succeed("translate", world.run, test, "--out", tmp_path / "test.de")
-    scored = succeed("evaluate", "--hypothesis", tmp_path / "test.de", "--reference", reference, *scoring)
-    assert system["scores"] == json.loads(scored.out)["systems"]["test.de"]["scores"]
-    assert "|words:tokenised-" in system["scores"]["s-bleu-lc"]["signature"]

@@ -18,7 +18,7 @@ def test_the_commands_work_as_they_stand(
     section = README.read_text(encoding="utf-8").split("\n## Outputs of any system\n")[1]
     commands = [line.split() for line in section.split("```")[1].strip().splitlines()]
     assert [words[1] for words in commands] == [
-        *("evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")
+        *("audit", "evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")
     ]
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
@@ -40,4 +40,5 @@ def test_the_commands_work_as_they_stand(
             assert done.code == 0, (words, done.out, done.err)
     for name in ("a.de", "mbr.de", "gpt.de"):
         assert [len(d) for d in read_documents(Path(name))] == [len(d) for d in documents]
+    assert Path("audit.html").exists()
     assert Path("leaderboard.html").exists()

@@ -83,4 +83,4 @@ def test_the_formula_is_written_once() -> None:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
         if any(word in ast.unparse(node) for word in ("penalty", "exponent"))
     }
-    assert powers == {"length_penalty.py"}
+    assert powers == {"beam_search.py"}

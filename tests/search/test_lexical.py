@@ -184,7 +184,7 @@ def after(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None
 
 def splits(text: str) -> Iterator[list[int]]:
     """All ways to write a text in subwords."""
-    names = {name: i for i, name in enumerate(SUBWORDS.names) if i != SUBWORDS.unk}
+    names = {SUBWORDS._processor.id_to_piece(i): i for i in range(SUBWORDS.pieces) if i != SUBWORDS.unk}
     spelled = "▁" + text.replace(" ", "▁")
 
     def ways(rest: str) -> Iterator[list[int]]:

@@ -678,7 +678,9 @@ class TestGoingOn:
         train_here(config(2), data, tmp_path / "parts")
         account = (tmp_path / "parts" / "init.json").read_text()
         (tmp_path / "parts" / "init.json").unlink()
-        with pytest.raises(CotextError, match=r"init.json: missing or damaged; it says which parameters"):
+        with pytest.raises(
+            CotextError, match=r"init.json: missing or damaged; it says what training started from"
+        ):
             train_here(config(4), data, tmp_path / "parts")
         (tmp_path / "parts" / "init.json").write_text(account.replace("wide", "near", 1))
         with pytest.raises(CotextError, match=r"init.json: missing or damaged"):

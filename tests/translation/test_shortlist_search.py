@@ -34,7 +34,8 @@ WHOLE = Shortlist("words", NEXT, np.arange(TOKENIZER.pieces, dtype=np.int32))
 
 
 def system(recipe: str) -> tuple[Model, Config]:
-    config = load_config(recipe, None, [*SETTINGS, "decode.first_pass=''"])
+    beam = ["decode.beam=1"] if recipe.startswith("casa/") else []
+    config = load_config(recipe, None, [*SETTINGS, "decode.first_pass=''", *beam])
     torch.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size)
     with torch.no_grad():

@@ -68,7 +68,7 @@ class AlignmentRequest(SentenceSplitting):
         "Its translation. Several documents are paired by their names without endings and languages."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
-    run: Path | None = option("Run whose scores decide as well.", default=None)
+    run: Path | None = option("Run whose scores decide as well.", default=None, is_run=True)
     source_language: str | None = option("Language code. Default: by the file names.", default=None)
     target_language: str | None = option("Language code. Default: by the file names.", default=None)
 
