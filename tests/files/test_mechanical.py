@@ -1,8 +1,12 @@
 """Checks that need no alignment, as they are told after a translation."""
 
+from pathlib import Path
+
 import pytest
 
-from cotext.files.mechanical import MechanicalChecks, in_words, tag_faults
+from cotext.files.bilingual_page import render_page
+from cotext.files.mechanical import MechanicalChecks, corpus_in_words, in_words, tag_faults
+from cotext.files.translate_blocks import PairedSentence
 
 PAIRS = [
     ("The church is open today.", "Die Kirche ist heute offen."),
@@ -56,3 +60,14 @@ def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:
     assert kinds == [[], [], [], ["copied"]]
     checks = MechanicalChecks([same, *PAIRS], "de", [-5.0, 9.0, 9.0, 9.0])
     assert [[f.kind for f in checks.faults(n)] for n in range(4)] == [["copied"], [], [], []]
+
+
+def test_faults_are_told_of_a_corpus_and_on_the_bilingual_page(tmp_path: Path) -> None:
+    source, out = tmp_path / "s.en", tmp_path / "o.de"
+    source.write_text("Open {0}.\n\nGood.\nClose {1}.\n", encoding="utf-8")
+    out.write_text("Öffne {0}.\n\nGut.\nSchließe.\n", encoding="utf-8")
+    assert corpus_in_words(source, out, "text", "de") == "tag: 1 sentence (2:2)"
+    sentence = PairedSentence(0, 0, 0, "Close {1}.", "Schließe.", faults=("tag: missing: {1}",))
+    assert '<span class="note unsure">tag: missing: {1}</span>' in render_page(
+        "t", ("en", "de"), [sentence], ()
+    )

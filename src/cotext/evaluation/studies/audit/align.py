@@ -96,7 +96,7 @@ class Lexicon:
         keys, unique_P = np.unique(s * size + t, return_inverse=True)
         s_U, self._t_U = keys // size, keys % size
         p_U: Floats = np.ones(len(keys))
-        counts_U: Floats = np.zeros(len(keys))
+        counts_U = np.bincount([], [], len(keys))
         share_P: Floats = np.zeros(len(s))
         for _ in range(_ITERATIONS if len(keys) else 0):
             share_P = p_U[unique_P]
