@@ -52,7 +52,6 @@ def _files() -> Iterator[tuple[str, str]]:
     yield "a.html", "<p>" + " " * FILE_BYTES + "a"
     yield "a.html", "{1}" * (FILE_BYTES // 3)
     yield "a.txt", "\n" * FILE_BYTES
-    yield "a.html", "<p>" + "a " * (FILE_BYTES // 2)
 
 
 def _attacks(attempt: int = 0) -> dict[str, list[Send]]:
