@@ -71,3 +71,14 @@ def test_faults_are_told_of_a_corpus_and_on_the_bilingual_page(tmp_path: Path) -
     assert '<span class="note unsure">tag: missing: {1}</span>' in render_page(
         "t", ("en", "de"), [sentence], ()
     )
+
+
+def test_a_small_number_that_became_another_is_a_fault() -> None:
+    def notes(source: str, target: str) -> list[str]:
+        checks = MechanicalChecks([*PAIRS, (source, target)], "de")
+        return [fault.note for fault in checks.faults(len(PAIRS)) if fault.kind == "number"]
+
+    assert notes("Take 2 of the 5 pills.", "Nimm 3 der 5 Tabletten.") == ["2 has become 3"]
+    assert notes("Take 2 of the 5 pills.", "Nimm zwei der 5 Tabletten.") == []
+    assert notes("Chapter 2, page 5.", "Seite 5, Kapitel 2.") == []
+    assert notes("At 5:30 in room 07.", "Um 5.30 Uhr in Raum 7.") == []

@@ -38,6 +38,7 @@ _SURE: Final = 0.95  # of the identifier of languages
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
+_SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
 
 
@@ -166,10 +167,16 @@ def _count(placeholder: str, text: str) -> int:
 
 def _of_words(source: str, target: str) -> Iterator[Fault]:
     """What is wrong with numbers and quotation marks, outside of placeholders."""
-    for number in dropped_numbers(source, target):
+    missing, added = dropped_numbers(source, target), dropped_numbers(target, source)
+    for number in missing:
         yield Fault("number", 0.8, f"missing: {number}")
-    for number in dropped_numbers(target, source):
+    for number in added:
         yield Fault("number", 0.7, f"not in the source: {number}")
+    # Small numbers may be written in words, but not where both sides have as many digits.
+    ours, theirs = (Counter(map(int, _SMALL.findall(text))) for text in (source, target))
+    if not missing and not added and ours.total() == theirs.total():
+        for before, after in zip((ours - theirs).elements(), (theirs - ours).elements(), strict=True):
+            yield Fault("number", 0.8, f"{before} has become {after}")
     if len(_DOUBLE.findall(source)) > 1 and not _QUOTES.search(target):
         yield Fault("quote", 0.7, "quotation marks are missing")
 
