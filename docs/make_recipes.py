@@ -99,7 +99,7 @@ def page() -> str:
         "",
         "An editor with the YAML language server completes and checks recipes: write the schema with",
         "`cotext schema recipe > recipe.schema.json`, and begin a recipe with",
-        "`# yaml-language-server: $schema=recipe.schema.json`. For `endpoint.yaml`: `cotext schema endpoint`.",
+        "`# yaml-language-server: $schema=recipe.schema.json`. For `endpoint.yaml`: `schema endpoint`.",
         "",
         "## Shipped recipes",
         "",
