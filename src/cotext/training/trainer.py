@@ -108,16 +108,11 @@ class MetricsLog:
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is there of what was reported."""
-        return not self.path.exists() or self.path.stat().st_size == 0
-
-    def forget_after(self, update: int) -> int:
+    def forget_after(self, update: int) -> tuple[int, set[int]]:
         """Drop what was reported after `update`, damaged lines, and the figures of a model made final.
 
-        To be called before anything is written. Returns how many lines were damaged; the last, which an
-        interruption may cut short, is not counted.
+        To be called before anything is written. Returns how many lines were damaged, and the updates whose
+        validations are there; the last line, which an interruption may cut short, is not counted.
 
         Raises:
             CotextError: the file cannot be read or rewritten.
@@ -125,9 +120,9 @@ class MetricsLog:
         self._forgotten_from = update + 1
         *lines, cut_short = sealed_lines(self.path)
         if not lines and not cut_short:
-            return 0
+            return 0, set()
         kept: list[str] = []
-        damaged = 0
+        damaged, validated = 0, set[int]()
         for line in lines:
             try:
                 entry = unsealed(line)
@@ -137,9 +132,11 @@ class MetricsLog:
                 continue
             if stands:
                 kept.append(f"{line}\n")
+                if entry["kind"] == "validation":
+                    validated.add(int(entry["update"]))
         with replacing(self.path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
-        return damaged
+        return damaged, validated
 
 
 # --- What training minimises: a model and its loss.
@@ -299,10 +296,12 @@ class Trainer:
             ckpt.sweep(self.run)
             # Of a run that was killed before its first checkpoint, nothing counts.
             reached = self.progress.update if self.progress.validated else self.progress.update or -1
-            if damaged := self.journal.forget_after(reached):
+            damaged, logged = self.journal.forget_after(reached)
+            if damaged:
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
-            if self.progress.validated and self.journal.is_empty:
-                self.callbacks.on_message(f"{self.journal.path}: missing or empty; what it held is lost")
+            # A validation is logged before its checkpoint is written.
+            elif not logged.issuperset(self.progress.validated):
+                self.callbacks.on_message(f"{self.journal.path}: missing or cut short; what it held is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
