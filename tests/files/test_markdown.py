@@ -149,7 +149,9 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("~~a~~ b\n", (Open(1), "c", Close(1), " d"), "~~c~~ d\n"),
         # What would begin something else than a paragraph is escaped, and indentation goes.
         ("a\n", ("    b",), "b\n"),
-        ("a\n", ("[b]: c",), "\\[b]: c\n"),
+        ("a\n", ("[b]: c",), "[b]\\: c\n"),
+        # The mark of a note before a colon stays one.
+        ("[^1] b\n\n[^1]: x\n", (Copied(1, "[^1]"), ": c"), "[^1]\\: c\n\n[^1]: x\n"),
         ("a\n", ("<div",), "\\<div\n"),
         ("a\n", ("***",), "\\***\n"),
         ("a\n", ("b\r\n\r\nc",), "b c\n"),

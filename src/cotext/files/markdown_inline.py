@@ -22,8 +22,9 @@ _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
 _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
-    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[(?:\\.|[^\[\]\\])*\]:"
+    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
 )
+_DEFINITION_START = re.compile(r"\[(?:\\.|[^\[\]\\])*\](?=:)")
 _UNCERTAIN = re.compile(r"[\\`*_\[\]<&~|^]|  \n")
 _CERTAIN_LINE = re.compile(r"[^\W\d_]|\d+(?![\d.)])|`(?!`)|\[(?!\^)|(?:\*{1,2}|_{1,2})(?=[^\W_])|[(\"'„“«¿¡]")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
@@ -315,6 +316,8 @@ def unlike_a_block(line: str) -> str:
     """A line of a paragraph, its beginning escaped where it would begin something else."""
     if _BLOCK_START.match(line):
         return f"\\{line}"
+    if name := _DEFINITION_START.match(line):  # the mark of a note stays one
+        return f"{name[0]}\\{line[name.end() :]}"
     return _NUMBER_START.sub(r"\1\\\2", line, count=1)
 
 
