@@ -601,11 +601,15 @@ def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
     assert_same_run(run, tmp_path / "untroubled")
 
 
-@pytest.mark.parametrize("deleted", [True, False])
-def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, deleted: bool) -> None:
+@pytest.mark.parametrize("left", [None, "", "cut short"])
+def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
     run = tmp_path / "run"
     train_here(run_config(max_updates=4), data, run)
-    (run / "metrics.jsonl").unlink() if deleted else (run / "metrics.jsonl").write_text("")
+    whole = (run / "metrics.jsonl").read_text()
+    if left is None:
+        (run / "metrics.jsonl").unlink()
+    else:
+        (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
 
     def messages(updates: int) -> list[str]:
         told: list[str] = []
@@ -613,5 +617,5 @@ def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, deleted: b
         runs.train(run_config(max_updates=updates), data, run, reports)
         return told
 
-    assert f"{run}/metrics.jsonl: missing or empty; what it held is lost" in messages(8)
+    assert f"{run}/metrics.jsonl: missing or cut short; what it held is lost" in messages(8)
     assert not any("metrics.jsonl" in text for text in messages(12))

@@ -300,7 +300,7 @@ class Trainer:
             if damaged:
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
             # A validation is logged before its checkpoint is written.
-            elif not logged.issuperset(self.progress.validated):
+            elif self.progress.validated and self.progress.validated[-1] not in logged:
                 self.callbacks.on_message(f"{self.journal.path}: missing or cut short; what it held is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
