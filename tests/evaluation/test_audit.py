@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cotext.evaluation.studies.audit.align import Aligner, tokens
+from cotext.evaluation.studies.audit.drift import drifts
 from cotext.evaluation.studies.audit.figures import Finding
 from cotext.evaluation.studies.audit.measure import audit
 from cotext.evaluation.studies.audit.page import render_audit
@@ -186,6 +187,16 @@ def test_a_term_that_is_rendered_in_two_ways(found: Callable[..., list[Finding]]
     assert found(output, source) == []
     [finding] = found(_with(20, output[20].replace("Laterne", "Funzel"), output), source)
     assert (finding.kind, finding.sentence) == ("drift", 21)
+
+
+def test_of_two_renderings_that_are_as_usual_the_first_is_told() -> None:
+    """The order of a set would be another in every process."""
+    german = "Die Laterne namens Zwielicht Abendstern Mondschein Nachtwind ist da."
+    pairs = [("1", f"The lantern {n} is there.", german) for n in "abcdef"]
+    pairs[3] = ("1", pairs[3][1], "Die schöne alte Funzel ist da.")
+    pairs += [("1", f"The door {n} is there.", "Die Tür ist da.") for n in "abcdef"]
+    [(number, fault)] = [each for each in drifts(pairs, "en", "de") if "lante" in each[1].note]
+    assert (number, fault.note) == (3, "lante... is rendered otherwise than by later... here alone")
 
 
 def test_pronouns_and_tense_that_change(found: Callable[..., list[Finding]]) -> None:

@@ -99,7 +99,8 @@ def drifts(pairs: Sequence[Pair], source_language: str, target_language: str) ->
     documents: dict[str, list[int]] = defaultdict(list)
     for number, (document, _, _) in enumerate(pairs):
         documents[document].append(number)
-    stems = [(set(tokens(source)), set(tokens(target))) for _, source, target in pairs]
+    # In the order of the text, which decides between renderings that are as usual as each other.
+    stems = [(dict.fromkeys(tokens(source)), dict.fromkeys(tokens(target))) for _, source, target in pairs]
     met = Counter(stem for _, target in stems for stem in target)
     for numbers in documents.values():
         yield from _terms(numbers, pairs, stems, met)
@@ -114,7 +115,7 @@ def drifts(pairs: Sequence[Pair], source_language: str, target_language: str) ->
 def _terms(
     numbers: Sequence[int],
     pairs: Sequence[Pair],
-    stems: Sequence[tuple[set[str], set[str]]],
+    stems: Sequence[tuple[dict[str, None], dict[str, None]]],
     met: Counter[str],
 ) -> Iterator[tuple[int, Fault]]:
     """Words that all translations but one render alike."""
