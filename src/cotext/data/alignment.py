@@ -25,6 +25,7 @@ from cotext.data.words import word_texts
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Links = NDArray[np.float64]
 
 # Source and target sentences that say the same, counted from 0 (a bead of Gale and Church 1993).
 Bead = tuple[tuple[int, ...], tuple[int, ...]]
@@ -214,6 +215,23 @@ class Lengths:
         return ratio
 
 
+def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Links, Links, Links]:
+    """What some rounds of expectation and maximisation learn (IBM Model 1, Brown et al. 1993, section 4.1).
+
+    A cell is a word of one side that may explain a word of the other in a pair of sentences. `entry`: the
+    pair of words of each cell; `place`: the occurrence that is to be explained; `own`: the word of each entry
+    that explains. Returns the probability and the expected count of each entry, and the share of each cell.
+    """
+    probability: Links = np.ones(len(own))
+    expected, shares = probability, probability[entry]
+    for _ in range(rounds):
+        shares = probability[entry]
+        shares /= np.bincount(place, shares)[place]
+        expected = np.bincount(entry, shares, minlength=len(own)).astype(np.float64, copy=False)
+        probability = expected / np.bincount(own, expected)[own]
+    return probability, expected, shares
+
+
 class Words:
     """p(word of one side | words of the other): IBM Model 1, and words that are the same in both.
 
@@ -230,12 +248,7 @@ class Words:
         cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
         own, theirs = entries // vocabulary, entries % vocabulary
-        probability = np.ones(len(entries))
-        for _ in range(_ROUNDS):
-            weights = probability[entry]
-            weights /= np.bincount(place, weights, minlength=len(target))[place]
-            expected = np.bincount(entry, weights, minlength=len(entries))
-            probability = expected / np.bincount(own, expected, minlength=vocabulary)[own]
+        probability, _, _ = learned_links(entry, place, own, _ROUNDS)
         values = np.maximum(0, probability - DISCOUNT / given[own]).astype(np.float32)
         self._same = (2 * SAME / (given + 2)).astype(np.float32)
         self._frequency = (np.maximum(counts, 1) / max(1, counts.sum())).astype(np.float32)
@@ -529,10 +542,10 @@ class _Block:
 class NearScores:
     """log p(target | source) of a system, less that of the mean of the sources near by; sparse.
 
-    By the numbers of (first of the sources, sources, target sentence).
+    By the first of the sources, then by the number of sources and the target sentence.
     """
 
-    found: dict[tuple[int, int, int], float]
+    found: dict[int, dict[tuple[int, int], float]]
 
     @classmethod
     def of(
@@ -549,24 +562,27 @@ class NearScores:
         by_target: dict[int, list[tuple[tuple[int, int, int], float]]] = {}
         for cell, score in zip(cells, probabilities(texts), strict=True):
             by_target.setdefault(cell[2], []).append((cell, score))
-        found = {}
+        found: dict[int, dict[tuple[int, int], float]] = {}
         for scored in by_target.values():
             usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
-            found.update({cell: max(-MOST_NEAR, score - usual) for cell, score in scored})
+            for (i, k, j), score in scored:
+                found.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
         return cls(found)
 
     def scores(self, sources: range, targets: range) -> Floats:
         """As `Lengths.scores`, of ranges of sentences."""
         found = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
-        for i, k, j in self.found:
-            if i in sources and i + k - 1 in sources and j in targets:
-                found[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = self.found[i, k, j]
+        for i in sources:
+            for (k, j), score in self.found.get(i, {}).items():
+                if i + k - 1 in sources and j in targets:
+                    found[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
         found[1, :, 1:] = found[0, :, 1:] + found[0, :, :-1]
         return found
 
     def evidence(self, path: Sequence[Bead]) -> Floats:
         """Of every bead; 0 where a sentence stands alone."""
-        found = [
-            sum(self.found.get((i[0], len(i), each), -MOST_NEAR) for each in j) if i else 0.0 for i, j in path
-        ]
+        found = []
+        for i, j in path:
+            near = self.found.get(i[0], {}) if i else {}
+            found.append(sum(near.get((len(i), each), -MOST_NEAR) for each in j) if i else 0.0)
         return np.array(found, np.float32)

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cotext.data.alignment import learned_links
 from cotext.data.words import is_letter, words_of
 
 Floats = NDArray[np.float64]
@@ -95,16 +96,8 @@ class Lexicon:
         place_P = _joined(place)
         keys, unique_P = np.unique(s * size + t, return_inverse=True)
         s_U, self._t_U = keys // size, keys % size
-        p_U: Floats = np.ones(len(keys))
-        counts_U = np.bincount([], [], len(keys))
-        share_P: Floats = np.zeros(len(s))
-        for _ in range(_ITERATIONS if len(keys) else 0):
-            share_P = p_U[unique_P]
-            share_P /= (np.bincount(place_P, share_P) + 1e-12)[place_P]
-            counts_U = np.bincount(unique_P, share_P).astype(np.float64)
-            p_U = counts_U / np.bincount(s_U, counts_U)[s_U]
-        self._counts_U = counts_U
-        self._totals_V = np.bincount(s_U, counts_U, size)
+        _, self._counts_U, share_P = learned_links(unique_P, place_P, s_U, _ITERATIONS)
+        self._totals_V = np.bincount(s_U, self._counts_U, size)
         self._rows = np.searchsorted(s_U, np.arange(size + 1))
         self._own = {n: (s[each], t[each], share_P[each]) for n, each in of_pair.items()}
 
