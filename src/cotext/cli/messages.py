@@ -69,3 +69,10 @@ def tell_faults(out: Path, faults: str) -> None:
     """Print what the mechanical checks found in a translated file."""
     if faults:
         typer.echo(f"{printable(str(out))}: to look at: {printable(faults)}")
+
+
+def tell_corpus_faults(out: Path, source: Path, format: str, target_language: str) -> None:
+    """Check a translated corpus mechanically, and print what is found."""
+    from cotext.files.mechanical import corpus_in_words
+
+    tell_faults(out, corpus_in_words(source, out, format, target_language))

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.messages import MAX_MESSAGE_LINES, printable, tell_faults, tell_slow_precision
+from cotext.cli.messages import (
+    MAX_MESSAGE_LINES,
+    printable,
+    tell_corpus_faults,
+    tell_faults,
+    tell_slow_precision,
+)
 from cotext.cli.options import CUT_OFF, LONG, Json, as_json, counted, do_shard
 from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
@@ -40,7 +46,6 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             )
         _translate_standard_input(request)
         return
-    from cotext.files.mechanical import corpus_in_words
     from cotext.files.translate_files import BlocksJob
     from cotext.files.translate_request import FilesTranslation
     from cotext.runtime.progress import console, meter
@@ -61,7 +66,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
         if isinstance(job, BlocksJob):
             tell_faults(job.out, job.faults)
         else:
-            tell_faults(job.out, corpus_in_words(job.source, job.out, report.format, target))
+            tell_corpus_faults(job.out, job.source, report.format, target)
 
 
 def _measured_influences(
