@@ -54,23 +54,29 @@ def write_package(
     """
     if licence.name not in SPDX:
         raise CotextError(f"{licence}: its name is no licence that is known: {', '.join(SPDX)}")
-    module = package.resolve().name.replace("-", "_")
+    distribution = package.resolve().name
+    module = _identifier(distribution)
     with new_or_same(package) as made:
         (made / module).mkdir(parents=True)
         for name, run in runs.items():
-            _write_model(made / module / name.replace("-", "_"), run, licence.name, sources, scores)
-        first = next(iter(runs)).replace("-", "_")
-        shutil.copyfile(made / module / first / CARD, made / CARD)
+            _write_model(made / module / _identifier(name), run, licence.name, sources, scores)
+        first = made / module / _identifier(next(iter(runs)))
+        shutil.copyfile(first / CARD, made / CARD)
         shutil.copyfile(licence, made / "LICENSE")
-        points = "".join(f'{name} = "{module}.{name.replace("-", "_")}"\n' for name in runs)
+        points = "".join(f'{name} = "{module}.{_identifier(name)}"\n' for name in runs)
         project = PROJECT.format(
-            name=package.resolve().name,
+            name=distribution,
             version=__version__,
             licence=SPDX[licence.name],
             points=points,
             module=module,
         )
         (made / "pyproject.toml").write_text(project, encoding="utf-8")
+
+
+def _identifier(name: str) -> str:
+    """A name as Python and its entry points write it."""
+    return name.replace("-", "_")
 
 
 def _write_model(folder: Path, run: Path, licence: str, sources: Path, scores: list[Path]) -> None:

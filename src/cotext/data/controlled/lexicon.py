@@ -7,7 +7,7 @@ in minutes and the use of context stays the hard part.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
 
 class Pair(NamedTuple):
@@ -293,7 +293,7 @@ FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}
 # target words differ. So what a system loses from one order to another, it loses to re-ordering alone.
 
 WordOrder = Literal["verb-second", "verb-final", "reversed"]
-WORD_ORDERS: Final[tuple[WordOrder, ...]] = get_args(WordOrder)
+
 
 # Finite verbs of the German templates: words, and attributes of slots.
 _WORDS: Final = "war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt"
