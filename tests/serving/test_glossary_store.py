@@ -132,3 +132,15 @@ def test_a_damaged_glossary_is_refused(tmp_path: Path) -> None:
     path.write_text("a\tb\n")
     with pytest.raises(CotextError, match="damaged"):
         GlossaryStore(tmp_path)
+
+
+def test_what_storage_does_not_delete_stays(tmp_path: Path) -> None:
+    store = GlossaryStore(tmp_path)
+    made = store.create("ann", "mine", EN_DE, [("a", "b")])
+    [path] = (tmp_path / "glossaries").glob("*.tsv")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RequestError) as refused:
+        store.delete("ann", made.id)
+    assert refused.value.status == 503
+    assert store.all_of("ann") == [made]

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 
 from cotext.data.languages import CODES, Languages
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import remove
 from cotext.serving.errors import RequestError
 from cotext.serving.settings import SHARES
 from cotext.serving.state import private, write_durably
@@ -118,7 +117,10 @@ class GlossaryStore:
     def delete(self, client: str, identity: str) -> None:
         """Delete a glossary."""
         with self._lock:
-            remove(self._path(self.get(client, identity)))
+            try:
+                self._path(self.get(client, identity)).unlink(missing_ok=True)
+            except OSError:
+                raise RequestError(503, "the server cannot delete this glossary; try again later") from None
             del self._known[identity]
 
     def _path(self, glossary: StoredGlossary) -> Path:

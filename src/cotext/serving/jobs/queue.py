@@ -26,7 +26,7 @@ from cotext.serving.systems import System, Systems
 
 
 class Jobs:
-    """The files of all clients, each a job; what is asked of it takes no longer than SQLite does.
+    """The files of all clients, each a job; what is asked of it takes no longer than a file of the disk does.
 
     A client sees its own jobs alone, and of those, where it gives a `key`, the one of that key: others are
     404. All methods raise RequestError, and whatever makes the folder unusable, CotextError: another server

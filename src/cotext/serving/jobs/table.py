@@ -185,13 +185,14 @@ class JobTable:
 
     def begin(self, id: str) -> bool:
         """Note that a job is worked at; False where it has been forgotten."""
-        turn = 1 + max(self.last_turns().values(), default=0)
-        return self._change(
-            id,
-            lambda row: replace(
-                row, turn=turn, attempts=row.attempts + 1, status=replace(row.status, state="translating")
-            ),
-        )
+        with self._lock:  # no two jobs have one turn
+            turn = 1 + max(self.last_turns().values(), default=0)
+            return self._change(
+                id,
+                lambda row: replace(
+                    row, turn=turn, attempts=row.attempts + 1, status=replace(row.status, state="translating")
+                ),
+            )
 
     def put_back(self, id: str) -> None:
         """Note that a job is left because the server stops, and by no fault of its file."""
