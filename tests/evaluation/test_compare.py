@@ -758,3 +758,20 @@ def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_
     outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
     assert outcome.code == 2
     assert "holds no test set" in outcome.err
+
+
+def test_a_document_is_said_to_differ_where_it_does(tmp_path: Path) -> None:
+    for name, text in (
+        ("s.en", "It is old."),
+        ("r.de", "Es ist alt."),
+        ("a.de", "Es ist alt."),
+        ("b.de", "Er ist alt."),
+    ):
+        (tmp_path / name).write_text(f"{text}\n")
+    files = ("--source", tmp_path / "s.en", "--reference", tmp_path / "r.de", "--out", tmp_path / "page.html")
+    succeed("compare", tmp_path / "a.de", *files)
+    assert "<caption>Document 1.</caption>" in (tmp_path / "page.html").read_text()
+    succeed("compare", tmp_path / "a.de", tmp_path / "b.de", *files)
+    page = (tmp_path / "page.html").read_text()
+    assert "<caption>Document 1: the systems differ" in page
+    assert "<mark>Er</mark> ist alt." in page

@@ -23,7 +23,8 @@ def example(found: RunComparison) -> str:
     translations = [list(read_documents(path, found.test.format, "target")) for path in shown.values()]
     sources = list(read_documents(found.test.source, found.test.format))
     references = list(read_documents(found.test.reference, found.test.format, "target"))
-    chosen = max(range(len(sources)), key=lambda n: _differing_sentences([each[n] for each in translations]))
+    differences = [_differing_sentences([each[n] for each in translations]) for n in range(len(sources))]
+    chosen = differences.index(max(differences))
     source, reference = sources[chosen], references[chosen].sentences
     sides = [each[chosen].sentences for each in translations]
     rows = []
@@ -31,12 +32,14 @@ def example(found: RunComparison) -> str:
         first, *others = [side[n] for side in sides]
         cells = [escape(first), *(_marked(other, first) for other in others)]
         rows.append([str(n + 1), escape(source.sentences[n]), *cells, escape(reference[n])])
-    caption = (
-        f"Document {escape(source.id)}: the systems differ in more of its first {MAX_SENTENCES} sentences "
-        f"than in any other's. Marked: words that differ from {escape(next(iter(shown)))}."
-    )
+    caption = f"Document {escape(source.id)}"
+    if differences[chosen]:
+        caption += (
+            f": the systems differ in more of its first {MAX_SENTENCES} sentences than in any other's. Marked: "
+            f"words that differ from {escape(next(iter(shown)))}"
+        )
     header = ("", "source", *map(breakable, shown), "reference")
-    return f"<h2>A document, translated by each</h2>\n{table(caption, header, rows, left=len(header))}"
+    return f"<h2>A document, translated by each</h2>\n{table(f'{caption}.', header, rows, left=len(header))}"
 
 
 def _differing_sentences(translations: Sequence[Document]) -> int:
