@@ -35,8 +35,8 @@ def example(found: RunComparison) -> str:
     caption = f"Document {escape(source.id)}"
     if differences[chosen]:
         caption += (
-            f": the systems differ in more of its first {MAX_SENTENCES} sentences than in any other's. Marked: "
-            f"words that differ from {escape(next(iter(shown)))}"
+            f": the systems differ in more of its first {MAX_SENTENCES} sentences than in any other's. "
+            f"Marked: words that differ from {escape(next(iter(shown)))}"
         )
     header = ("", "source", *map(breakable, shown), "reference")
     return f"<h2>A document, translated by each</h2>\n{table(f'{caption}.', header, rows, left=len(header))}"
