@@ -99,11 +99,7 @@ def shuffled(found: Excerpt, random: Random) -> Excerpt:
 
 
 def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Replace the context by sentence pairs drawn from `others`.
-
-    Raises:
-        CotextError: `others` is empty.
-    """
+    """Replace the context by sentence pairs drawn from `others`; raises CotextError if there are none."""
     if found.context and not others:
         raise CotextError(
             f"document {found.document.id!r}: no sentences of other documents to replace its context by; "

@@ -136,11 +136,7 @@ class Detokenisers:
                 yield replace(document, source=source, target=target)
 
     def suite(self, suite: ContrastiveSuite) -> ContrastiveSuite:
-        """Detokenise a suite and change its name.
-
-        Raises:
-            CotextError: it is already detokenised, by its name.
-        """
+        """Detokenise a suite and change its name; raises CotextError if it has this name already."""
         if suite.name.endswith(SUFFIX):
             raise CotextError(f"the suite {suite.name} is detokenised already; take it as it is")
         examples = tuple(

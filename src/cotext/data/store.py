@@ -168,14 +168,14 @@ class StoreFile:
         """Return the id of a document and the sentences of each side, as read-only views of the file."""
         batch, row = self._locate(index)
         try:
-            return batch.ids[row].as_py(), batch.source.row(row), batch.target.row(row)
+            return batch.ids[row].as_py(), batch.sentences("source", row), batch.sentences("target", row)
         except (ValueError, pa.ArrowException) as error:
             raise damaged(self.path) from error
 
     def lengths(self, index: int) -> tuple[Tokens, Tokens]:
         """Return the numbers of tokens of source and target sentences, without reading the tokens."""
         batch, row = self._locate(index)
-        return batch.source.lengths.row(row), batch.target.lengths.row(row)
+        return batch.row("source_lengths", row), batch.row("target_lengths", row)
 
     def id(self, index: int) -> str:
         """Return the id of a document, without reading its tokens."""
@@ -216,35 +216,25 @@ def damaged(path: Path) -> CotextError:
     return CotextError(f"{path}: the token store is damaged; prepare the corpus again")
 
 
-class _Lists:
-    """A list column as numpy views."""
+class _Batch:
+    """A record batch, whose list columns are numpy views."""
 
-    def __init__(self, column: Any) -> None:
-        self.offsets: Tokens = column.offsets.to_numpy()
-        self.values: Tokens = column.values.to_numpy()
+    def __init__(self, batch: Any) -> None:
+        self.ids = batch.column("id")
+        columns = {name: batch.column(name) for name in _COLUMNS[1:]}
+        self._lists = {name: (c.offsets.to_numpy(), c.values.to_numpy()) for name, c in columns.items()}
 
-    def row(self, row: int) -> Tokens:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
+    def row(self, name: str, row: int) -> Tokens:
+        offsets, values = self._lists[name]
+        tokens: Tokens = values[offsets[row] : offsets[row + 1]]
+        return tokens
 
-
-class _Side:
-    def __init__(self, tokens: Any, lengths: Any) -> None:
-        self.tokens = _Lists(tokens)
-        self.lengths = _Lists(lengths)
-
-    def row(self, row: int) -> list[Tokens]:
-        tokens = self.tokens.row(row)
-        ends = np.cumsum(self.lengths.row(row)).tolist()
+    def sentences(self, side: str, row: int) -> list[Tokens]:
+        tokens = self.row(f"{side}_tokens", row)
+        ends = np.cumsum(self.row(f"{side}_lengths", row)).tolist()
         if not ends or ends[-1] != len(tokens):
             raise ValueError("sentence lengths and tokens disagree")
         return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-class _Batch:
-    def __init__(self, batch: Any) -> None:
-        self.ids = batch.column("id")
-        self.source = _Side(batch.column("source_tokens"), batch.column("source_lengths"))
-        self.target = _Side(batch.column("target_tokens"), batch.column("target_lengths"))
 
 
 def _list_array(arrays: Sequence[Tokens]) -> Any:
@@ -317,11 +307,7 @@ def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder.
-
-    Raises:
-        CotextError: it is missing, damaged, or of another version.
-    """
+    """Read the manifest of a folder; raises CotextError if it is missing, damaged, or of another version."""
     path = folder / MANIFEST
     if not path.exists():
         raise CotextError(f"{folder}: not a token store: has no {MANIFEST}; prepare the corpus again")

@@ -304,11 +304,7 @@ class DistillationJob(Job[Outcome]):
 
 
 def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int], None]) -> Outcome:
-    """Write the corpus from the results of shards.
-
-    Raises:
-        CotextError: the data were moved or changed; storage error.
-    """
+    """Write the corpus from the results of shards; raises CotextError if the data were moved or changed."""
     facts, job = parts.header.facts, parts.header.identity
     # Relative paths refer to the folder in which the shards were started.
     began = Path(facts["folder"]) if Path(facts["folder"]) != Path.cwd() else Path()

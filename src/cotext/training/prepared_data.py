@@ -104,11 +104,7 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder.
-
-    Raises:
-        CotextError: not a prepared folder, or parts of it were made with another tokenizer.
-    """
+    """Open a prepared folder; raises CotextError if it is not one, or has parts of different tokenizers."""
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(

@@ -5,6 +5,7 @@ instances of the view of the model is computed, too.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -68,9 +69,7 @@ def start_loss(
         count += len(documents[-1].source)
     here_mode, blend = own.training, config.train.blend or ()
 
-    def measured(measured_model: TranslationModel, settings: Config, view: View) -> float:
-        return _mean_nll(measured_model, settings, documents, view, tokenizer, device)
-
+    measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
     sentences = SentenceView()
     if "separators" in blend:  # the other run has not been trained to predict them
         sep = there.tokenizer.sep
@@ -91,8 +90,8 @@ def start_loss(
 def _mean_nll(
     model: TranslationModel,
     config: Config,
-    documents: list[TokenDocument],
     view: View,
+    documents: list[TokenDocument],
     tokenizer: Tokenizer,
     device: torch.device,
 ) -> float:

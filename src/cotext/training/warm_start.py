@@ -201,11 +201,7 @@ class WarmStart:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """Read the report that `WarmStart.write` wrote.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Read the report that `WarmStart.write` wrote; raises CotextError if it is missing or damaged."""
     try:
         return unsealed(read_text(path))
     except (CotextError, ValueError):
