@@ -148,9 +148,6 @@ def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
     return not named and any(s.strip() and s in before.source for s in example.source)
 
 
-# --- Fields of contrastive suites in files, checked with messages that name the example and the key.
-
-
 def gathered(
     path: Path, name: str, source_language: str, target_language: str, examples: Iterable[ContrastiveExample]
 ) -> ContrastiveSuite:

@@ -223,9 +223,6 @@ def selection_notes(corpus: CorpusSplit) -> list[str]:
     return render(corpus.split, corpus.selection, location)
 
 
-# --- The tokenizer of prepared data: trained on the corpus or other text, or copied from another folder.
-
-
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
     """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import kind_of, number_of, sentence_of, sharing, text_of
-from cotext.data.formats.streams import COMPRESSIONS, beginning, numbered_lines, read_whole
+from cotext.data.formats.streams import (
+    COMPRESSIONS,
+    beginning,
+    numbered_lines,
+    read_whole,
+    without_compression,
+)
 from cotext.data.languages import CODES, Languages
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -117,10 +123,7 @@ def _example(entry: Any, where: str, share: Callable[[str], str]) -> GenerativeE
 
 
 def _stem(path: Path) -> str:
-    name = path.name
-    for ending in COMPRESSIONS:
-        name = name.removesuffix(ending)
-    return name.removesuffix(".json")
+    return without_compression(path).name.removesuffix(".json")
 
 
 def _find_contexts(path: Path, given: Path | None) -> Path:

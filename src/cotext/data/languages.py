@@ -127,16 +127,6 @@ def same_language(first: str, second: str) -> bool:
     return primary_language(first) == primary_language(second) != ""
 
 
-def best_language(wanted: str, found: list[str]) -> str | None:
-    """Return the best code in a file: an equal code, else the first of the same language, else None."""
-    exact = [code for code in found if _normal(code) == _normal(wanted)]
-    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
-
-
-def _normal(code: str) -> str:
-    return code.strip().replace("_", "-").lower()
-
-
 def language_of_name(path: Path) -> str:
     """Return the language in a file name, from its last such ending, as in train.en or a.de.txt.xz."""
     endings = path.name.lower().split(".")[1:]

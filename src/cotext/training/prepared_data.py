@@ -79,11 +79,7 @@ class PreparedData:
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
 
     def shortlist(self) -> Path | None:
-        """Return the path of the shortlist of the data, or None if there is none.
-
-        Raises:
-            CotextError: as `Shortlist.load`.
-        """
+        """Return the path of the shortlist of the data, or None; raises CotextError as `Shortlist.load`."""
         path = self.folder / SHORTLIST
         if not path.exists():
             return None

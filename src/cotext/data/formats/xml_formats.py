@@ -25,7 +25,7 @@ from cotext.data.formats.streams import (
     one_line,
     without_breaks,
 )
-from cotext.data.languages import best_language
+from cotext.data.languages import fitting_codes
 from cotext.runtime.errors import CotextError
 
 # --- Parsing of XML as a stream, with limits for depth and for the data that the parser keeps in memory.
@@ -239,7 +239,8 @@ def pairs(
         position = position + 1 if named == document else 1
         document = named
         codes = list(unit.texts)
-        source, target = best_language(source_language, codes), best_language(target_language, codes)
+        wanted = source_language, target_language
+        source, target = (next(iter(fitting_codes(code, codes)), None) for code in wanted)
         if source is not None and target is not None:
             yield (
                 unit.texts[source],
