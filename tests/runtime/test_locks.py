@@ -17,7 +17,7 @@ from cotext.runtime import files as processes
 from cotext.runtime import locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
-from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
+from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:
@@ -264,7 +264,7 @@ def test_what_killed_processes_have_left_of_an_output_is_cleared_away(tmp_path: 
         (tmp_path / name).touch()
     age(tmp_path / names["elsewhere, old"], 8 * 24 * 3600)
     with writing(tmp_path / "out"):
-        assert beside(tmp_path / "out").exists()
+        assert lock_path(tmp_path / "out").exists()
     left = {key for key, name in names.items() if (tmp_path / name).exists()}
     assert left == {"living", "elsewhere", "another's", "user's"}
 

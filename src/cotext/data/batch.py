@@ -261,7 +261,7 @@ class Instance:
 
     @property
     def target_tokens(self) -> int:
-        """Length of the label row: one symbol closes every sentence."""
+        """Length of the label row; one symbol ends every sentence."""
         return sum(len(s) + 1 for s in self.target)
 
     def row_tokens(self, symbols: SpecialSymbols) -> int:

@@ -131,12 +131,12 @@ def writing(*outputs: Path) -> Iterator[Lock]:
     with ExitStack() as stack:
         locks: list[Lock] = []
         for out in outputs:
-            locks.append(stack.enter_context(holding(beside(out), str(out))))
+            locks.append(stack.enter_context(holding(lock_path(out), str(out))))
             sweep(Path(os.path.realpath(out)))
         yield locks[0]
 
 
-def beside(out: Path) -> Path:
+def lock_path(out: Path) -> Path:
     """Return the lock file of an output; symbolic links are resolved first."""
     final = Path(os.path.realpath(out))
     return final.with_name(f".{final.name}.lock")

@@ -27,7 +27,7 @@ from cotext.runtime.jobs.journal import (
     other_job,
     storage,
 )
-from cotext.runtime.locks import beside, holding, require_free, writing
+from cotext.runtime.locks import holding, lock_path, require_free, writing
 
 JOURNALS: Final = "*.jsonl"
 LOCKS: Final = "*.lock"
@@ -160,7 +160,7 @@ def run_shard(
             path.parent.mkdir(parents=True, exist_ok=True)
         with holding(path.with_suffix(".lock"), f"{out}: shard {shard}"):
             # The lock is taken before the others are checked, so that of two processes at least one notices.
-            require_free(beside(out), str(out))
+            require_free(lock_path(out), str(out))
             require_new(out)
             header = job.header
             _require_same_job(out, header)
