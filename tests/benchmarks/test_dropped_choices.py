@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
+from loops import loop_over
 
 from benchmarks.study.dropped_choices import (
     PHENOMENA,
@@ -20,7 +20,7 @@ from cotext.data.documents import ParallelDocument
 VERBS = frozenset({"know", "'m", "am", "want", "go", "think", "was"})
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("phenomenon", "source", "target", "other"),
     [
         ("person", "知道", "I know.", "You know."),
@@ -42,7 +42,7 @@ def test_choices(phenomenon: str, source: str, target: str, other: str) -> None:
     assert found.other == other
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("phenomenon", "source", "target"),
     [
         ("person", "我知道", "I know."),  # the source has the pronoun

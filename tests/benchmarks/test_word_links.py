@@ -2,7 +2,7 @@
 
 from itertools import product
 
-import pytest
+from loops import loop_over
 
 from benchmarks.files.word_links import WordLinks, linked_documents, word_links
 from cotext.data.controlled.discourse import _FRAMES, Draw, plan_document
@@ -56,7 +56,7 @@ def test_spans_are_the_words_of_the_texts_and_sure_links_are_possible() -> None:
         assert links.possible <= set(product(range(len(links.source)), range(len(links.target))))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("english", "german"),
     [("bought", "kaufte"), ("lamp", "lampe"), (".", "."), ("yesterday", "gestern")],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_line import succeed
+from loops import loop_over
 
 from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
@@ -22,7 +23,7 @@ from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("before", "after", "within"),
     [
         (0, 0, {"0"}),

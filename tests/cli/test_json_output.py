@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from command_line import World, documents_file, prepare_arguments, succeed
+from loops import loop_over
 from typer.main import get_command
 
 from cotext.cli.main import app
@@ -74,7 +75,7 @@ def require_json(shown: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@loop_over("name", COMMANDS)
 def test_figures_for_programs(world: World, run: Path, tmp_path: Path, name: str) -> None:
     if name == "evaluate-decisions":
         shown = succeed("contrastive", run, world.folder / "suite.json", "--json").out

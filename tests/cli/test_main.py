@@ -21,6 +21,7 @@ from command_line import (
     train_arguments,
     write_corpus,
 )
+from loops import loop_over
 from tiny_runs import toy_documents
 
 import cotext as package
@@ -146,7 +147,7 @@ def test_train_tells_what_became_of_it(world: World) -> None:
     assert "dev loss" not in again.err
 
 
-@pytest.mark.parametrize("kind", [name for name, row in FORMATS.items() if row.is_written])
+@loop_over("kind", [name for name, row in FORMATS.items() if row.is_written])
 def test_translate_keeps_format_documents_and_sentences(world: World, tmp_path: Path, kind: str) -> None:
     wanted = [Document(d.id, d.source) for d in toy_documents(4, 5)]
     source, out = tmp_path / "in.en", tmp_path / "out.de"
@@ -177,7 +178,7 @@ def test_translate_keeps_compression_and_empty_sentences(world: World, tmp_path:
     assert f"{out}: 4 sentences in 2 documents\n" in shown
 
 
-@pytest.mark.parametrize("invisible", ["\u200b", "\u2060 \u200b", "\u0085", "\u00ad"])
+@loop_over("invisible", ["\u200b", "\u2060 \u200b", "\u0085", "\u00ad"])
 def test_a_sentence_of_invisible_characters_stays(world: World, tmp_path: Path, invisible: str) -> None:
     source, out = tmp_path / "in.en", tmp_path / "out.de"
     source.write_text(f"the cat sees\n{invisible}\na dog runs\n", encoding="utf-8")

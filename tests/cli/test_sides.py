@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import WITH_BLEU, World, make_world, prepare_arguments, succeed, train_arguments
+from loops import loop_over
 from tiny_runs import WORDS, toy_documents
 
 from cotext.data.formats import write_parallel
@@ -66,7 +67,7 @@ def pair(world: World, folder: Path) -> list[str | Path]:
     return [folder / "d.en", "--target", folder / "d.de"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@loop_over("command", COMMANDS)
 def test_commands_say_the_side_of_every_text(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

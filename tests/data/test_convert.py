@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
 from command_line import World, cotext, succeed
+from loops import loop_over
 from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
@@ -19,7 +19,7 @@ WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
 PAIRS = [*((name, "jsonl") for name in WRITTEN), *(("docids", name) for name in WRITTEN)]
 
 
-@pytest.mark.parametrize(("read", "to"), PAIRS)
+@loop_over(("read", "to"), PAIRS)
 def test_one_language_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
     write_documents(tmp_path / "in.x", SOURCES, read)
     shown = succeed("convert", tmp_path / "in.x", "--to", to, "--out", tmp_path / "out.y", "--format", read)
@@ -30,7 +30,7 @@ def test_one_language_from_every_format_into_every_format(tmp_path: Path, read: 
         assert found == SOURCES
 
 
-@pytest.mark.parametrize(("read", "to"), PAIRS)
+@loop_over(("read", "to"), PAIRS)
 def test_two_languages_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
     given, written = ([tmp_path / f"{name}.x"] for name in ("in", "out"))
     for files, name, stem in ((given, read, "in"), (written, to, "out")):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 from pretrained_folders import (
     ENGLISH,
     GERMAN,
@@ -329,7 +330,7 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
 VOCABULARY = vocabulary(spm("source"))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("change", "message"),
     [
         ({"source.spm": b""}, "source.spm: not a sentencepiece model: it is empty"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import TINY, World, cotext, prepare_arguments, succeed, write_corpus
+from loops import loop_over
 from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.contrastive_suites import write_suite
@@ -28,7 +29,7 @@ from cotext.training.start_settings import resolve
 EN_DE = Languages("en", "de")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "code"),
     [
         ("train.en", "en"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
@@ -69,7 +70,7 @@ def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A & b.",), ("<x>",))]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "said"),
     [
         (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.config.view import ViewConfig
 from cotext.data.build import build_mixture, build_view
@@ -143,7 +144,7 @@ def test_windows_of_two_before_and_one_after() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("max_tokens", "source", "target"),
     [
         (23, (0, 4), (0, 3)),  # 4 + 5 + 6 + 4 tokens and four closing symbols
@@ -202,7 +203,7 @@ def test_views_of_configurations() -> None:
     assert build_view(ViewConfig(kind="document", max_sentences=20, max_tokens=30)).sentences == 15
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("kind", "key"),
     [
         ("sentence", "before"),

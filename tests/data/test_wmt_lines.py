@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import cotext, succeed
+from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
@@ -21,7 +22,7 @@ def lines_file(path: Path, *lines: dict[str, object]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "kind", "texts"),
     [
         ("One.\nStill one.\n \n\nTwo. \n", "text", ("One. Still one.", "Two.")),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from loops import loop_over
 
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
@@ -156,7 +157,7 @@ def rows(recipe: MatchedRecipe) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("dropout", [0.1, 0.2, 0.3, 0.4, 0.5])
+@loop_over("dropout", [0.1, 0.2, 0.3, 0.4, 0.5])
 def test_rows_of_a_sweep_of_dropout(dropout: float) -> None:
     """Yu et al. 2024, table 8; the recipe itself has 0.3."""
     config = load_config("casa/latent", overrides=[f"model.dropout={dropout}"])
@@ -194,8 +195,8 @@ def test_a_row_with_two_settings_needs_both() -> None:
     assert not MatchedRecipe("p-transformer/doc+sent", ()).fits("sentences as input")
 
 
-@pytest.mark.parametrize("size", [name for name in SIZES if name != "ted"])
-@pytest.mark.parametrize("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
+@loop_over("size", [name for name in SIZES if name != "ted"])
+@loop_over("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
 def test_a_size_is_no_change(size: str, name: str) -> None:
     config = load_config(name, size, ["train.max_updates=3"])
     assert recipe_of(config) == MatchedRecipe(name, ())
@@ -220,8 +221,8 @@ def test_changes_of_a_recipe() -> None:
     assert recipe_of(older).name == "g-transformer/randinit"
 
 
-@pytest.mark.parametrize("paper", ["", "Our idea: relative positions in the encoder"])
-@pytest.mark.parametrize(
+@loop_over("paper", ["", "Our idea: relative positions in the encoder"])
+@loop_over(
     "name",
     [
         "focused-concatenation/s4to4",

@@ -5,6 +5,7 @@ import pytest
 import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
@@ -249,7 +250,7 @@ def test_all_empty_hypotheses_score_zero() -> None:
     assert scores[0].empty_hypotheses == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("hypothesis", "reference", "message"),
     [
         (

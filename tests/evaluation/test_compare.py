@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from command_line import TINY, World, cotext, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
+from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_parallel
@@ -700,7 +701,7 @@ def test_runs_and_suites_of_other_languages_are_refused(
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("change", "message"),
     [
         ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from command_line import TINY, World, cotext, succeed
 from deciding import UNBALANCED, Rule, decided, guesser, reader
+from loops import loop_over
 from test_compare import DRAWS, SUITE, of_test_set, run, said, suite
 
 from cotext.data.contrastive_suites import ContrastiveSuite
@@ -272,7 +273,7 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     assert "given twice" in outcome.err
 
 
-@pytest.mark.parametrize("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
+@loop_over("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
 def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "one"
     shutil.copytree(folders / "one", folder, ignore=shutil.ignore_patterns("compared"))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from loops import loop_over
 from test_candidate_scoring import CHOICES, VIEWS, translator
 from tiny import tiny_config, window
 
@@ -38,7 +39,7 @@ SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
 CONTROLS = SuiteRules(controls=True)
 
 
-@pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
+@loop_over("view", ["window", "window, bracket", "source context", "document", "cumulative"])
 def test_without_context_is_every_sentence_alone(view: str) -> None:
     t = translator(VIEWS[view])
     found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import cotext, succeed
+from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -48,7 +49,7 @@ def lines(path: Path, translations: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("sentence", "expected", "found"),
     [
         ("Sie ist's.", "sie", True),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import cotext, succeed
+from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -33,7 +34,7 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("forms", "language", "sentence", "found"),
     [
         (("lian", "qiao lian"), "en", "Qiao  Lian and LIAN", {"qiao lian": 1, "lian": 1}),
@@ -96,7 +97,7 @@ def test_forms_as_python_tables_and_json_write_them(
     assert read_entities(tmp_path / "list") == [Entity("x", "", forms)]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "words"),
     [
         ("", "list:1: a list of entities names its columns"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
@@ -27,7 +28,7 @@ QUOTED = ("Er ist alt, sagt sie.", "Sie ist alt, sagt sie.")
 REGISTER = ("Du arbeitest.", "Sie arbeiten.")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("candidates", "written", "expected"),
     [
         (IT, "Er ist alt.", "right"),

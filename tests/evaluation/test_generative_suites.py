@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import World, cotext, succeed
+from loops import loop_over
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.languages import Languages
@@ -93,7 +94,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     assert "|last:rules-1:any|" in split["ctxpro/set"]["signature"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "words"),
     [
         ("", "have no candidates to score: give --generate"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import cotext, succeed
+from loops import loop_over
 from test_comet import checkpoint, python  # noqa: F401 - a fixture
 
 from cotext.data.documents import Document
@@ -146,7 +147,7 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == [lists.name]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "message"),
     [
         (["--utility", "ter"], "--utility 'ter': choose one of chrf, bleu, comet"),

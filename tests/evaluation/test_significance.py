@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from loops import loop_over
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -67,7 +68,7 @@ def plain(values: list[float]) -> Statistics:
 # Formulas on sums
 
 
-@pytest.mark.parametrize("name", METRICS)
+@loop_over("name", METRICS)
 def test_scores_from_sums_are_sacrebleus(name: str) -> None:
     metric = METRICS[name]
     reference, hypotheses = corpora(30, 1, 0.0, 0.1, 0.5, 1.0)
@@ -124,8 +125,8 @@ def test_counts_by_document() -> None:
 # Against sacrebleu's own tests: the same seed gives the same draws.
 
 
-@pytest.mark.parametrize("chunk", [50, 2_000_000])
-@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
+@loop_over("chunk", [50, 2_000_000])
+@loop_over("name", ["BLEU", "chrF2", "TER"])
 def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotext.evaluation.statistics.significance._DRAWS_AT_ONCE", chunk)
     reference, (one, other) = corpora(40, 2, 0.30, 0.33)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import pytest
+from loops import loop_over
 
 from cotext.evaluation.studies.token_words import token_words
 
@@ -21,7 +21,7 @@ class Pieces:
         return " ".join(text.split())
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("pieces", "text", "expected"),
     [
         (["Die", " Ban", "k", "."], "Die Bank.", [("Die", 0, 1), ("Bank", 1, 3), (".", 3, 4)]),

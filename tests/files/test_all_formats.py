@@ -6,13 +6,14 @@ import sys
 import enemies
 import pytest
 import structures
+from loops import loop_over
 from structures import STRUCTURES
 
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@loop_over("name", STRUCTURES)
 def test_a_hostile_translation_is_a_text_like_any_other(name: str) -> None:
     for seed in range(8):
         enemies.attack(name, random.Random(f"{name} {seed}"))

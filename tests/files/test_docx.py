@@ -20,6 +20,7 @@ from faking import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 from lxml import etree
 
 from cotext.files.blocks import Block
@@ -77,7 +78,7 @@ FIELD = (
 BOLD = "<w:b/>"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "expected"),
     [
         # Runs that look the same are one; what most text looks like is no element.
@@ -289,7 +290,7 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
     assert file.written(shouted(file.contents.documents)) == first
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "reason"),
     [
         (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or of an old kind"),

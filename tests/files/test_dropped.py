@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_line import World, succeed
+from loops import loop_over
 from test_docx import document as word
 from test_docx import run
 
@@ -12,7 +13,7 @@ from cotext.files.table import file_formats
 from cotext.translation.dropped import Dropped, dropped, dropped_numbers
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target"),
     [
         ("It cost 1,000.5 euros.", "Es kostete 1.000,5 Euro."),
@@ -46,7 +47,7 @@ def test_numbers_in_other_notations_are_there(source: str, target: str) -> None:
     assert dropped_numbers(source, target) == []
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "numbers"),
     [
         ("It cost 1,000.5 euros.", "Es kostete 1.000,6 Euro.", ["1,000.5"]),

@@ -1,11 +1,11 @@
 """Full stops that a translation has and its source has not."""
 
-import pytest
+from loops import loop_over
 
 from cotext.files.translate_blocks import without_added_stop
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "expected"),
     [
         ("The winters were cold", "Die Winter waren kalt.", "Die Winter waren kalt"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from loops import loop_over
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -37,7 +38,7 @@ def _written(name: str, content: bytes) -> None:
     opened.written([[replace(block, pieces=("x ", *block.pieces)) for block in blocks]])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "call",
     [
         lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
@@ -85,7 +86,7 @@ def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -
     assert block.text == f"x {meant}"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "found"),
     [
         ("a-b/c.d", ["a-b/c.d"]),

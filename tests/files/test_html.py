@@ -7,6 +7,7 @@ import pytest
 from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
@@ -118,7 +119,7 @@ def test_elements_may_move() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("page", "expected"),
     [
         ("<p><b>All of it</b></p>", ["All of it"]),
@@ -229,7 +230,7 @@ def test_any_page(page: str, draw: random.Random) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "expected", "written"),
     [
         ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from loops import loop_over
 
 from cotext.files.bilingual_page import render_page
 from cotext.files.mechanical import MechanicalChecks, corpus_in_words, in_words, tag_faults
@@ -15,7 +15,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "notes"),
     [
         ("Open {0} and %s", "%s und {0} öffnen", []),

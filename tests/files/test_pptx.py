@@ -20,6 +20,7 @@ from faking import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 from pptx.util import Inches
 
 from cotext.files.pptx import FORMAT
@@ -68,7 +69,7 @@ def run(text: str, properties: str = "") -> str:
 NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "expected"),
     [
         ("<a:pPr/>" + run("He") + run("llo", "dirty='0'") + "<a:endParaRPr/>", "Hello"),

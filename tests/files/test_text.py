@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
@@ -62,7 +62,7 @@ def test_a_letter_is_paragraphs() -> None:
     assert "broken at 65 characters" in file.contents.messages[1]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "prose"),
     [
         (LETTER, True),

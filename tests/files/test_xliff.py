@@ -5,6 +5,7 @@ from catalogues import same_again, texts, translated, upper
 from faking import assert_damage_is_survived
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import loop_over
 from lxml import etree
 
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
@@ -81,8 +82,8 @@ def test_they_are_recognised_by_content() -> None:
     assert not FORMAT.recognises(b"<p>About <xlif>")
 
 
-@pytest.mark.parametrize("content", [FIRST, SECOND])
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@loop_over("content", [FIRST, SECOND])
+@loop_over("ending", ["\n", "\r\n"])
 def test_their_own_blocks_give_the_file_back(content: str, ending: str) -> None:
     same_again(FORMAT, content.replace("\n", ending).encode())
     same_again(FORMAT, b"\xef\xbb\xbf" + content.encode())
@@ -261,7 +262,7 @@ def test_another_encoding() -> None:
     assert "".join(target(written, "5").itertext()) == "Ж"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "said"),
     [
         ('<!DOCTYPE xliff [<!ENTITY a "b">]><xliff version="1.2"/>', "DOCTYPE"),

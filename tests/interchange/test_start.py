@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from loops import loop_over
 from pretrained_folders import ENGLISH, GERMAN, sentences
 from pretrained_models import FOLDERS, LANGUAGES
 from tiny_runs import silent
@@ -54,7 +55,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return top / "run", top / "data"
 
 
-@pytest.mark.parametrize("recipe", ["opus/s4to4-shift-cd", "opus/p-transformer", "opus/mcn", "modern/rotary"])
+@loop_over("recipe", ["opus/s4to4-shift-cd", "opus/p-transformer", "opus/mcn", "modern/rotary"])
 def test_no_jump(recipe: str, started: tuple[Path, Path], tmp_path: Path) -> None:
     run, data = started
     config = load_config(recipe, None, [*QUICK, f"train.init={run}"])

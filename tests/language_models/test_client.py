@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from language_models.described import KEY, VARIABLE, WORDS, described
 from language_models.fake import Fake
+from loops import loop_over
 
 from cotext.language_models import client as client_module
 from cotext.language_models import connection as connection_module
@@ -228,7 +229,7 @@ def test_a_redirection_is_not_followed(tmp_path: Path, fake: Fake) -> None:
         assert not other.requests
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("address", "variable", "value"),
     [
         ("http://xn--/v1", "", ""),

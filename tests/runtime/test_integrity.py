@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import loop_over
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import digests, require_whole, sealed, sealed_lines, unsealed
@@ -52,7 +53,7 @@ def test_no_part_of_a_line_is_taken_for_one(content: dict[str, object], data: st
         unsealed(line[: data.draw(st.integers(0, len(line) - 1))])
 
 
-@pytest.mark.parametrize("line", ["", "{}", '{"a": 1}', '{"a": 1, "crc32": "00000000"}', "[]", "null"])
+@loop_over("line", ["", "{}", '{"a": 1}', '{"a": 1, "crc32": "00000000"}', "[]", "null"])
 def test_what_is_not_sealed_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="damaged"):
         unsealed(line)

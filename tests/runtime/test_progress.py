@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import World, cotext, succeed, train_arguments
+from loops import loop_over
 from rich.console import Console
 from tiny_runs import prepare_toy, run_config
 
@@ -215,7 +216,7 @@ def test_every_report_has_its_time_and_epoch(world: World) -> None:
 # -------------------------------------------------------------------------------------------- device
 
 
-@pytest.mark.parametrize("device", ["toaster", "meta", "cuda:77", ""])
+@loop_over("device", ["toaster", "meta", "cuda:77", ""])
 def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
     world: World, tmp_path: Path, device: str
 ) -> None:

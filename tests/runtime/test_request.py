@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 import typer
+from loops import loop_over
 from typer.testing import CliRunner
 
 from cotext.cli.options import command
@@ -41,7 +42,7 @@ def test_paths_and_sequences_are_converted() -> None:
     assert made == Example(run=Path("a"), files=[Path("b")])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("given", "message"),
     [
         ({"level": "middle"}, r"--level 'middle': choose one of low, high"),

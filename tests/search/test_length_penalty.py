@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loops import loop_over
 from tables import table_source
 from test_beam_search import EOS, KINDS, UNK, A
 
@@ -17,7 +18,7 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("form", "length", "exponent", "divisor"),
     [
         ("power", 1, 0.6, 1.0),

@@ -10,6 +10,7 @@ import httpx
 import pytest
 import yaml
 from loopback import served
+from loops import loop_over
 from tiny_server import tiny_application
 
 from cotext.serving.systems import Systems
@@ -67,7 +68,7 @@ def translated(answer: httpx.Response) -> list[str]:
     return [each["text"] for each in answer.json()["translations"]]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "asked",
     [
         TEXT,
@@ -192,7 +193,7 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
     assert [each["language"] for each in answer.json()] == ["DE"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "kind"),
     [
         (b'{"text": ["\\ud800"], "target_lang": "DE"}', "application/json"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from loops import loop_over
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -165,7 +166,7 @@ def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) ->
     assert answer.json() == {"probe": f"{SECRET}.yaml: cannot be read; see and/or /v2"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("method", "path", "status", "form"),
     [
         ("GET", "/probe/x", 405, "probe"),
@@ -210,7 +211,7 @@ def test_every_answer_has_safe_headers(made: Any) -> None:
 # --- a browser on this machine
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "headers",
     [
         {"host": "evil.example:5000"},
@@ -227,7 +228,7 @@ def test_every_answer_has_safe_headers(made: Any) -> None:
         {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@loop_over("method", ["GET", "POST", "OPTIONS"])
 def test_pages_of_other_origins_are_refused_without_keys(
     made: Any, headers: dict[str, str], method: str
 ) -> None:
@@ -236,7 +237,7 @@ def test_pages_of_other_origins_are_refused_without_keys(
     assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "headers",
     [
         {},
@@ -363,7 +364,7 @@ JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "headers", "status"),
     [
         (b'{"q": "a"}', JSON, 200),

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from loops import loop_over
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
@@ -41,7 +42,7 @@ def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
     assert store.entries("ann", made.id) == [("a", "b")]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "languages", "entries", "said"),
     [
         (" ", EN_DE, [("a", "b")], "name"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from loopback import served
+from loops import loop_over
 from tiny_server import tiny_application
 
 from cotext.data.documents import Document, ParallelDocument
@@ -173,7 +174,7 @@ def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:
         assert both["change"] == near(one["change"] + other["change"])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("changes", "said"),
     [
         ({"system": "sentence"}, "by itself"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_own_api import Told, fake
+from loops import loop_over
 from starlette.testclient import TestClient
 
 import cotext.serving
@@ -55,7 +56,7 @@ def test_what_a_browser_has_already_is_not_sent_again() -> None:
     assert asked.get("/page/style.css").headers["etag"] != tag
 
 
-@pytest.mark.parametrize("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
+@loop_over("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
 def test_nothing_else_is_handed_out(name: str) -> None:
     assert client().get(f"/page/{name}").status_code == 404
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from loopback import listening
+from loops import loop_over
 from waiting import SECONDS, TEXT, Sender, until
 
 from cotext.runtime.errors import CotextError
@@ -92,8 +93,8 @@ def uploads(world: World, count: int, head: bytes) -> Iterator[list[socket.socke
         yield opened
 
 
-@pytest.mark.parametrize("path", ["/api/files", "/v2/document", "/translate_file"])
-@pytest.mark.parametrize("with_key", [False, True])
+@loop_over("path", ["/api/files", "/v2/document", "/translate_file"])
+@loop_over("with_key", [False, True])
 def test_what_is_announced_takes_no_space(world: World, path: str, with_key: bool) -> None:
     """Fifteen files of 100,000 bytes are announced, where there is space for eight."""
     id = world.done()
