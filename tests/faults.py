@@ -1,7 +1,7 @@
 """Plant the faults of `faults.yaml` one at a time in a copy of the package, and report which the tests find.
 
-    .venv/bin/python tests/faults.py            # all; several minutes
-    .venv/bin/python tests/faults.py 3 17-20    # some, by number
+    .venv/bin/python -m tests.faults            # all; several minutes
+    .venv/bin/python -m tests.faults 3 17-20    # some, by number
 
 Only the test files named beside a fault are run, up to the first failure. They run in a fork of this process,
 which has imported the slow libraries.

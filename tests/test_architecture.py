@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from loops import loop_over
-
 import cotext
 from cotext.cli.main import COMMANDS
+from tests.loops import loop_over
 
 ROOT = Path(cotext.__file__).parent
 # A room imports rooms of lower floors alone, beside itself.

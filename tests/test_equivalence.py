@@ -18,8 +18,6 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from cover import COVER, FACTORS, SCORES, cover, each_filling, goes_together, uncovered
-from tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
@@ -41,6 +39,8 @@ from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.cover import COVER, FACTORS, SCORES, cover, each_filling, goes_together, uncovered
+from tests.tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
 # Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
@@ -635,7 +635,7 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
 def test_the_cover_is_complete() -> None:
     """Any two fillings of slots that go together by themselves meet in one of the systems."""
     chosen = json.loads(COVER.read_text(encoding="utf-8"))
-    assert not uncovered(chosen), "run `.venv/bin/python tests/cover.py`, which takes half a minute"
+    assert not uncovered(chosen), "run `.venv/bin/python -m tests.cover`, which takes half a minute"
     assert all(map(goes_together, chosen))
 
 

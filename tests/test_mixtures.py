@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from golden import SETTINGS, SOURCE, TARGET, TOKENIZER
-from loops import loop_over
-from tiny import tiny_config, window
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch
@@ -19,6 +16,9 @@ from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.checks import check
 from cotext.runtime.errors import CotextError
+from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.loops import loop_over
+from tests.tiny import tiny_config, window
 
 COMBINED = [name for name in recipe_names() if name.split("/")[0] in ("mixtures", "modern", "han")]
 # Key of a slot that a recipe fills, and its neutral value.

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from loops import loop_over
-
 from benchmarks.study.dropped_choices import (
     PHENOMENA,
     balanced,
@@ -16,6 +14,7 @@ from benchmarks.study.dropped_choices import (
 )
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.documents import ParallelDocument
+from tests.loops import loop_over
 
 VERBS = frozenset({"know", "'m", "am", "want", "go", "think", "was"})
 

@@ -12,8 +12,6 @@ from typing import IO, Any
 from unittest.mock import patch
 
 import pytest
-from command_line import World, cotext, process_environment, succeed
-from loops import loop_over
 
 from benchmarks.experiments import runner
 from benchmarks.experiments.__main__ import main
@@ -29,6 +27,8 @@ from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, process_environment, succeed
+from tests.loops import loop_over
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "experiments").glob("*.yaml"))
 EXPERIMENT = """

@@ -4,7 +4,7 @@ import ast
 import importlib
 from pathlib import Path
 
-from loops import loop_over
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("benchmarks", "cotext")

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from benchmarks.study.choices import judge, main, suites_of
 from benchmarks.study.pronoun_choices import pronoun_choices, pronoun_of
@@ -15,6 +14,7 @@ from cotext.data.formats import write_parallel
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 
 def document(*pairs: tuple[str, str], id: str = "a") -> ParallelDocument:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from loops import loop_over
 
 import cotext.evaluation
 from benchmarks.experiments.plan_data import Sampled
@@ -31,6 +30,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.statistics.seeds import Difference, SeedTest
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 PART = "contrapro-ctx1-part"
 EXAMPLES = 200

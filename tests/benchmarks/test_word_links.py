@@ -2,10 +2,9 @@
 
 from itertools import product
 
-from loops import loop_over
-
 from benchmarks.files.word_links import WordLinks, linked_documents, word_links
 from cotext.data.controlled.discourse import _FRAMES, Draw, plan_document
+from tests.loops import loop_over
 
 DOCUMENTS = list(linked_documents("development", 40, 3))
 SENTENCES = [

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, succeed
-from loops import loop_over
 
 from cotext.evaluation.studies.context import context_use
 from cotext.evaluation.studies.contrastive import contrastive
 from cotext.runtime.jobs.engine import folder_of
 from cotext.runtime.jobs.journal import Journal
+from tests.command_line import World, cotext, listing, succeed
+from tests.loops import loop_over
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each on files of the world, WORLD, into OUT.

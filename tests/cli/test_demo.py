@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import succeed
-from loops import loop_over
 
 from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
@@ -21,6 +19,8 @@ from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
+from tests.command_line import succeed
+from tests.loops import loop_over
 
 
 @loop_over(

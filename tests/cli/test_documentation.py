@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from loops import loop_over
 
 from cotext.cli.main import app
 from cotext.config.recipe import Config, keys, recipe_names
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

@@ -8,11 +8,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from command_line import cotext
-from loops import loop_over
 
 from cotext.data.formats import detect_format, read_documents
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext
+from tests.loops import loop_over
 
 
 def zipped(*names: str) -> bytes:

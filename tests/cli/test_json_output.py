@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from command_line import World, documents_file, prepare_arguments, succeed
-from loops import loop_over
 from typer.main import get_command
 
 from cotext.cli.main import app
 from cotext.cli.options import as_json
+from tests.command_line import World, documents_file, prepare_arguments, succeed
+from tests.loops import loop_over
 
 # What says how figures came about.
 ORIGIN = ("signature", "recipe", "fingerprint")

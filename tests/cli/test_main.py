@@ -10,19 +10,6 @@ from textwrap import wrap
 
 import pytest
 import torch
-from command_line import (
-    WITH_BLEU,
-    World,
-    cotext,
-    documents_file,
-    process_environment,
-    start,
-    succeed,
-    train_arguments,
-    write_corpus,
-)
-from loops import loop_over
-from tiny_runs import toy_documents
 
 import cotext as package
 from cotext.config.recipe import recipe_names
@@ -40,6 +27,19 @@ from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
 from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
+from tests.command_line import (
+    WITH_BLEU,
+    World,
+    cotext,
+    documents_file,
+    process_environment,
+    start,
+    succeed,
+    train_arguments,
+    write_corpus,
+)
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import TINY, Outcome, World, cotext, listing
-from loops import loop_over
 
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, Outcome, World, cotext, listing
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 LONG = "x" * 6000

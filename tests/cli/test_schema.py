@@ -7,10 +7,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from command_line import succeed
-from loops import loop_over
 
 from cotext.config.recipe import _ROOT, recipe_names
+from tests.command_line import succeed
+from tests.loops import loop_over
 
 
 def schema(what: str) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
-from tiny import WordTokenizer
 
 from cotext.config.recipe import (
     USUAL_NAMES,
@@ -25,6 +23,8 @@ from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.tiny import WordTokenizer
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 

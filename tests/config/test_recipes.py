@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from loops import loop_over
-from tiny_runs import journal, prepare_toy, train_here
 from torch import nn
 
 from cotext.config.recipe import Config, leaves, load_config, recipe_names
@@ -20,6 +18,8 @@ from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import REQUIRED, settle
+from tests.loops import loop_over
+from tests.tiny_runs import journal, prepare_toy, train_here
 
 VERY_SMALL = [
     "model.dimension=16",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import typer
-from loops import loop_over
 
 from cotext.cli.main import app
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.evaluation.published import Paper, published_papers
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKER = runpy.run_path(str(ROOT / "docs" / "make_replication.py"))

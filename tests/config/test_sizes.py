@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from loops import loop_over
 
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
@@ -18,6 +17,7 @@ from cotext.models.interface import Model
 from cotext.models.mcn import SegmentGate
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.models.transformer import Transformer
+from tests.loops import loop_over
 
 # Rows of several papers that are one system.
 THE_SAME = {frozenset({"docflat/g-transformer", "g-transformer/finetune"})}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 LAMP = ContrastiveExample(
     id="lamp",

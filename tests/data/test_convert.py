@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from command_line import World, cotext, succeed
-from loops import loop_over
-from tiny_runs import toy_documents
-
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, read_parallel, write_documents, write_parallel
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 DOCUMENTS = toy_documents(5, 51)
 SENTENCES = sum(map(len, DOCUMENTS))

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loops import loop_over
 
 from cotext.data.ctxpro import GenerativeExample, is_ctxpro_file, read_ctxpro
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 EXAMPLES: list[dict[str, Any]] = [
     {

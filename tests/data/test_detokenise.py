@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-from command_line import cotext, succeed
-from loops import loop_over
-
 from cotext.data.convert import Detokeniser, Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 GROUP = {
     "src": "I 've never seen it . _eos You weren 't there , were you ?",

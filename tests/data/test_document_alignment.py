@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import World, cotext, succeed
-from loops import loop_over
 
 from cotext.data.aligned_corpus import (
     ALONE,
@@ -25,6 +23,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
 from cotext.data.languages import Languages
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 ENDE = Languages("en", "de")
 LETTERS = "abcdefghijklm", "nopqrstuvwxyz"  # of the source and of the target: no word is in both

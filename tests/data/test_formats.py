@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
@@ -25,6 +24,7 @@ from cotext.data.formats import (
     write_translations,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 ONE_FILE = ["tmx", "tsv", "jsonl", "parquet", "wmt"]
 TEXTS = [name for name, row in FORMATS.items() if row.encode is not None]

@@ -10,20 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
-from pretrained_folders import (
-    ENGLISH,
-    GERMAN,
-    NLLB_LANGUAGES,
-    TAGS,
-    m2m100_files,
-    marian_files,
-    pieces,
-    sentences,
-    spm,
-    vocabulary,
-    written,
-)
 
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
@@ -37,6 +23,20 @@ from cotext.data.tokenizer import (
     with_all_processors,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.pretrained_folders import (
+    ENGLISH,
+    GERMAN,
+    NLLB_LANGUAGES,
+    TAGS,
+    m2m100_files,
+    marian_files,
+    pieces,
+    sentences,
+    spm,
+    vocabulary,
+    written,
+)
 
 SENTENCES = sentences(ENGLISH, 10, 5)
 HARD = [

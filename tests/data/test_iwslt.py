@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.corpus import located_documents
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 HEAD = "<url>http://talks.example/{0}</url>\n<keywords>talks, sea</keywords>\n<speaker>A. B.</speaker>\n"
 HEAD += "<talkid>{0}</talkid>\n<title>A. B.: The sea</title>\n<description>It is &amp; wide.</description>\n"

@@ -5,12 +5,12 @@ import math
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.data.formats import read_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, ListedDocument, is_lists, read_lists, write_documents
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 DOCUMENTS = [
     ListedDocument("a", ((Candidate("eins", -1.5, -0.5), Candidate("zwei «ö»", -2.5, -1.0)),)),

@@ -6,8 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loops import loop_over
-from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
@@ -19,6 +17,8 @@ from cotext.data.formats import (
     write_translations,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 PAIRS = [*toy_documents(30, 3), ParallelDocument("empty ones", ("", "a  "), ("x", ""))]
 

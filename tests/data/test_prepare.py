@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import cotext, prepare_arguments, succeed, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
-from killing import Moment, run_killed
-from loops import loop_over
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
@@ -35,6 +32,9 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
+from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.killing import Moment, run_killed
+from tests.loops import loop_over
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
-from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, documents_of
 from cotext.data.suite_files import SubtitleContext, read_suite
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 FILM = "1926_16493_4773977"
 ENGLISH = ["The lamp.", '  It\'s "new".', "Good.", "It is mine."]

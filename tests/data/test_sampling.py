@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import (
@@ -28,6 +27,7 @@ from cotext.data.sampling import (
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
 VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]

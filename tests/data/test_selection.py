@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
@@ -17,6 +15,8 @@ from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
+from tests.command_line import Outcome, cotext, succeed
+from tests.loops import loop_over
 
 EN_DE = Languages("en", "de")
 UNEVEN = {

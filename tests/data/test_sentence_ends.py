@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import read_abbreviations, sentence_ends
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 SEVERAL = {
     "en": "It rains. She is late. Is she? Yes!",

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from loops import loop_over
-from tiny import PlainWordTokenizer, WordTokenizer
 
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.data.words import token_spans
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer, WordTokenizer
 
 SENTENCES = ["the old house stands near the river", "a boat is on the river, and nobody sees it"] * 20
 SIZES = {"sentencepiece": 28, "sentencepiece-bpe": 40, "moses-bpe": 20}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.tokenizer import (
     MosesBPETokenizer,
@@ -21,6 +20,7 @@ from cotext.data.tokenizer import (
 )
 from cotext.data.tokenizer.protocol import usual_vocabulary
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 ENGLISH = [
     "the",

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.config.view import ViewConfig
 from cotext.data.build import build_mixture, build_view
@@ -22,6 +21,7 @@ from cotext.data.views import (
     join,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
 bounded = st.builds(

@@ -5,14 +5,14 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.wmt import paragraphs, read_wmt_lines
 from cotext.data.languages import fitting_codes, primary_language
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 JSON = '```json\n{\n "a": "One \\"x\\".",\n "n": 3,\n "b": {"c": ["Two.", ""]}\n}\n```'
 

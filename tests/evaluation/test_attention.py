@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from loops import loop_over
-from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from benchmarks.experiments.cross_attention import attention_spread
@@ -32,6 +30,8 @@ from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.initialisation=xavier"]

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
@@ -23,6 +22,7 @@ from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions
+from tests.loops import loop_over
 
 UNKNOWN = Languages()
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
@@ -221,7 +221,6 @@ def test_changes_of_a_recipe() -> None:
     assert recipe_of(older).name == "g-transformer/randinit"
 
 
-@loop_over("paper", ["", "Our idea: relative positions in the encoder"])
 @loop_over(
     "name",
     [
@@ -236,11 +235,11 @@ def test_changes_of_a_recipe() -> None:
         "casa/shadow-10-2",
     ],
 )
-def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str, paper: str) -> None:
+def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str) -> None:
     """Whatever the line `paper` says: it is no name of a shipped recipe."""
     own = tmp_path / "own.yaml"
-    own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
-    for size in (None, "small"):
+    for paper, size in (("", None), ("Our idea: relative positions in the encoder", "small")):
+        own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
         assert recipe_of(load_config(str(own), size)).title == f"{name} with model.encoder.score=relative"
 
 

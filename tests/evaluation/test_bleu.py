@@ -5,7 +5,6 @@ import pytest
 import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
@@ -18,6 +17,7 @@ from cotext.evaluation.metrics.interface import (
     render_scores,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
 HYPOTHESIS = [

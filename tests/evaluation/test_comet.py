@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -23,6 +21,8 @@ from cotext.evaluation.metrics.comet import (
 )
 from cotext.evaluation.metrics.comet_runner import Texts, blocks, build_windows
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 BUILDER = Path(__file__).with_name("comet_checkpoint.py")
 

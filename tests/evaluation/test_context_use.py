@@ -8,9 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
-from test_candidate_scoring import VIEWS
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, one_sided, replaced, shuffled, without
@@ -32,6 +29,9 @@ from cotext.evaluation.studies.context.context_use import (
 from cotext.evaluation.studies.context.page import differing
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.translation.test_candidate_scoring import VIEWS
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])
 DOCUMENT = ParallelDocument("d", tuple("abcdef"), tuple("ABCDEF"))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_files import read_suite
@@ -23,6 +22,7 @@ from cotext.evaluation.metrics.contrastive import (
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+from tests.loops import loop_over
 
 
 def example(

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.discourse import (
@@ -13,6 +12,7 @@ from cotext.evaluation.metrics.discourse import (
     tokenised,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Three documents of one phenomenon each; positions count tokens.
 #            0   1    2    3     4   5 6   7   8     9

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -15,6 +13,8 @@ from cotext.evaluation.metrics.entities import Entity, MentionCounter, measure_e
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 LIST = (
     "document_id\tentity_id\tentity_type\tsurface_form_en\tsurface_form_zh\n"

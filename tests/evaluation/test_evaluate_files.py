@@ -5,8 +5,6 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -17,6 +15,8 @@ from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 WORDS = list("abcdefghijklmnop")
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
-from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import Readings, balanced_weights, choice_of, forms_of
@@ -19,6 +17,8 @@ from cotext.evaluation.studies.contrastive.evidence import (
     render_evidence,
     weigh,
 )
+from tests.deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
+from tests.loops import loop_over
 
 
 def asked(suite: ContrastiveSuite, readings: Readings | None) -> Evidence:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
@@ -13,6 +12,7 @@ from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.evaluation.metrics.generative import generative_accuracy, outcome, render_forms
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 
 def example(*candidates: str | tuple[str, ...], correct: int = 0, id: str = "0") -> ContrastiveExample:

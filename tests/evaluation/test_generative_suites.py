@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, succeed
-from loops import loop_over
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.ctxpro import FormsFound
 from cotext.evaluation.studies.contrastive.generative_suites import FormsInContexts, in_context
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 
 def suite(*sources: tuple[str, str]) -> GenerativeSuite:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -32,6 +30,8 @@ from cotext.evaluation.studies.leaderboard.measure import (
 from cotext.language_models.translate_file import report_of
 from cotext.runtime.errors import CotextError
 from cotext.translation.written_beside import lists_beside
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 WORDS = [f"w{number}" for number in range(60)]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loops import loop_over
 
 from cotext.config.recipe import load_config, recipe_names
 from cotext.evaluation.published import Paper, Published, published_papers, published_values
+from tests.loops import loop_over
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
 # What a `paper:` line names beside rows: what training starts from has no value of its own.

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from loops import loop_over
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -35,6 +34,7 @@ from cotext.evaluation.statistics.significance import (
 )
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 WORDS = list("abcdefghijklmnopqrst.")
 METRICS = {"BLEU": BLEU(force=True), "none": BLEU(smooth_method="none"), "chrF2": CHRF(), "TER": TER()}

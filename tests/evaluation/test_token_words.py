@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from loops import loop_over
-
 from cotext.evaluation.studies.token_words import token_words
+from tests.loops import loop_over
 
 
 class Pieces:

@@ -3,14 +3,13 @@
 import random
 import sys
 
-import enemies
 import pytest
-import structures
-from loops import loop_over
-from structures import STRUCTURES
 
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError
+from tests.files import enemies, structures
+from tests.files.structures import STRUCTURES
+from tests.loops import loop_over
 
 
 @loop_over("name", STRUCTURES)

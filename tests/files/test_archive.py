@@ -4,14 +4,14 @@ import struct
 import zipfile
 
 import pytest
-from hostile.mutations import mutate
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.files import archive
 from cotext.files.archive import Archive
 from cotext.runtime.errors import CotextError
+from tests.hostile.mutations import mutate
+from tests.loops import loop_over
 
 
 def packed(members: dict[str, bytes], stored: frozenset[str] = frozenset(), comment: bytes = b"") -> bytes:

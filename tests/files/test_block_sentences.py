@@ -6,11 +6,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
 from cotext.files.tags import project
+from tests.loops import loop_over
 
 
 def spans(text: str) -> list[tuple[int, int]]:

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import docx
 import pytest
-from faking import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from cotext.files.blocks import Block
+from cotext.files.docx import FORMAT
+from cotext.files.parts import PartsFile
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+from tests.files.faking import (
     assert_damage_is_survived,
     assert_well_formed,
     changed,
@@ -18,16 +27,7 @@ from faking import (
     shuffled,
     texts,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from loops import loop_over
-from lxml import etree
-
-from cotext.files.blocks import Block
-from cotext.files.docx import FORMAT
-from cotext.files.parts import PartsFile
-from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 DATA = Path(__file__).with_name("data")
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from command_line import World, succeed
-from loops import loop_over
-from test_docx import document as word
-from test_docx import run
 
 from cotext.files.blocks import Close, Copied, Open, Piece, empty_links
 from cotext.files.table import file_formats
 from cotext.translation.dropped import Dropped, dropped, dropped_numbers
+from tests.command_line import World, succeed
+from tests.files.test_docx import document as word
+from tests.files.test_docx import run
+from tests.loops import loop_over
 
 
 @loop_over(

@@ -1,8 +1,7 @@
 """Full stops that a translation has and its source has not."""
 
-from loops import loop_over
-
 from cotext.files.translate_blocks import without_added_stop
+from tests.loops import loop_over
 
 
 @loop_over(

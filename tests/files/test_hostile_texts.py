@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from loops import loop_over
 
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
@@ -20,6 +19,7 @@ from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
+from tests.loops import loop_over
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes

@@ -4,16 +4,23 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
 from cotext.files.markup import tokens
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.faking import (
+    assert_damage_is_survived,
+    assert_well_formed,
+    changed,
+    shouted,
+    shuffled,
+    texts,
+)
+from tests.loops import loop_over
 
 
 def opened(page: str | bytes) -> HtmlFile:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from loops import loop_over
 from markdown_it import MarkdownIt
 
 from cotext.files import markdown
@@ -18,6 +17,7 @@ from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 PAGE = """---
 title: kept

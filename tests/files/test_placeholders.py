@@ -2,8 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
-from tiny import PlainWordTokenizer
 
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.files.block_sentences import (
@@ -14,6 +12,8 @@ from cotext.files.block_sentences import (
     without_placeholders,
 )
 from cotext.files.blocks import Close, Copied, Open, Piece
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer
 
 FOUND = {
     "See https://a.example/c?d=1&e=%20f, or www.b.example.": [

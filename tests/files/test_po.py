@@ -6,16 +6,16 @@ from pathlib import Path
 
 import polib
 import pytest
-from catalogues import same_again, texts, translated, upper
-from faking import assert_damage_is_survived
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.files.blocks import BilingualFormat, Block, Copied, Job, Point
 from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.catalogues import same_again, texts, translated, upper
+from tests.files.faking import assert_damage_is_survived
+from tests.loops import loop_over
 
 HEADER = r"""# A catalogue.
 msgid ""

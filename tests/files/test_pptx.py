@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pptx
 import pytest
-from faking import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pptx.util import Inches
+
+from cotext.files.pptx import FORMAT
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+from tests.files.faking import (
     assert_damage_is_survived,
     assert_well_formed,
     changed,
@@ -18,14 +25,7 @@ from faking import (
     shuffled,
     texts,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from loops import loop_over
-from pptx.util import Inches
-
-from cotext.files.pptx import FORMAT
-from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 NAMES = (
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '

@@ -5,15 +5,22 @@ import re
 
 import pysubs2
 import pytest
-from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.files.blocks import Block, Close, Open, Piece, Point
 from cotext.files.subtitles import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.faking import (
+    assert_damage_is_survived,
+    assert_well_formed,
+    changed,
+    shouted,
+    shuffled,
+    texts,
+)
+from tests.loops import loop_over
 
 SRT = """1
 00:00:01,000 --> 00:00:02,000

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
 from cotext.files.table import recognise
 from cotext.files.text import FORMAT, TextFile, spread, wrap_width, wrapped
+from tests.loops import loop_over
 
 LETTER = """From: Anna
 To: Bob

@@ -1,17 +1,17 @@
 """XLIFF 1.2 and 2.1: identity, targets made and filled, inline elements, states, languages, damage."""
 
 import pytest
-from catalogues import same_again, texts, translated, upper
-from faking import assert_damage_is_survived
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 from lxml import etree
 
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.table import recognise
 from cotext.files.xliff import FORMAT
 from cotext.runtime.errors import CotextError
+from tests.files.catalogues import same_again, texts, translated, upper
+from tests.files.faking import assert_damage_is_survived
+from tests.loops import loop_over
 
 FIRST = """<?xml version='1.0' encoding="utf-8" ?>
 <!-- a job -->

@@ -1,11 +1,11 @@
 import random
 
 import pytest
-from hostile.mutations import mutate
-from loops import loop_over
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import parse, serialised
+from tests.hostile.mutations import mutate
+from tests.loops import loop_over
 
 PLAIN = b"""<?xml version='1.0' encoding='UTF-8' standalone="yes" ?>\r
 <?go on?>\r

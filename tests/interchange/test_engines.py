@@ -1,5 +1,6 @@
 """Engines of CTranslate2: they translate and score as the runs that they were exported from."""
 
+import itertools
 import json
 import shutil
 import sys
@@ -10,10 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import Outcome, cotext, succeed
-from loops import loop_over
-from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
-from tiny_runs import toy_documents
 
 import cotext as face
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
@@ -41,6 +38,10 @@ from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.signature import scoring_entries
 from cotext.translation.translate_file import translate_file
+from tests.command_line import Outcome, cotext, succeed
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
+from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
@@ -168,8 +169,12 @@ def assert_same(pair: Pair, documents: list[Document]) -> None:
         assert (own.tokens, own.truncated, own.shed) == (other.tokens, other.truncated, other.shed)
 
 
-@loop_over("pre_norm", [False, True])
-@loop_over("view", VIEWS)
+views_and_norms = loop_over(
+    ("view", "pre_norm"), list(zip(VIEWS, itertools.cycle((False, True)), strict=False))
+)
+
+
+@views_and_norms
 def test_greedily_it_writes_what_the_run_writes(
     both: Both, documents: list[Document], view: str, pre_norm: bool
 ) -> None:
@@ -271,8 +276,7 @@ def test_as_many_sentences_come_out_and_their_scores_are_those_of_their_text(
                 assert found.log_probabilities == pytest.approx([s.log_probability for s in scored], abs=1e-4)
 
 
-@loop_over("pre_norm", [False, True])
-@loop_over("view", VIEWS)
+@views_and_norms
 def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> None:
     pair, given = both(view, pre_norm), toy_documents(5, 9)
     chosen = [(document, range(len(document.source))) for document in given]

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from loops import loop_over
-from pretrained_folders import ENGLISH, GERMAN, sentences
-from pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
 from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner
@@ -33,6 +30,9 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, GERMAN, sentences
+from tests.pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
 
 transformers = pytest.importorskip("transformers")
 TEXTS = sentences(ENGLISH, 6, 7)

@@ -14,15 +14,22 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import cotext, listing, succeed
-from loops import loop_over
-from pretrained_models import OPTIONS, m2m100_model, marian_arrays, marian_model, marian_npz, mbart_model
 from safetensors.torch import load_file, save_file
 
 from cotext.cli.main import main
 from cotext.interchange.foreign import LanguagePair
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, listing, succeed
+from tests.loops import loop_over
+from tests.pretrained_models import (
+    OPTIONS,
+    m2m100_model,
+    marian_arrays,
+    marian_model,
+    marian_npz,
+    mbart_model,
+)
 
 pytest.importorskip("transformers")
 Change = Callable[[Path], object]

@@ -4,10 +4,6 @@ import random
 from pathlib import Path
 
 import pytest
-from loops import loop_over
-from pretrained_folders import ENGLISH, GERMAN, sentences
-from pretrained_models import FOLDERS, LANGUAGES
-from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
@@ -20,6 +16,10 @@ from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.run import train
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, GERMAN, sentences
+from tests.pretrained_models import FOLDERS, LANGUAGES
+from tests.tiny_runs import silent
 
 pytest.importorskip("transformers")
 QUICK = [

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_models.described import KEY, VARIABLE, described
-from loops import loop_over
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
 from cotext.language_models.translator import spans_of
 from cotext.runtime.errors import CotextError
+from tests.language_models.described import KEY, VARIABLE, described
+from tests.loops import loop_over
 
 
 def test_languages_are_codes_or_names(tmp_path: Path) -> None:

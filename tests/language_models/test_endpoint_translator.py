@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_models.described import WORDS, described
-from language_models.fake import TEXTS, TYPES, Fake, Request
-from loops import loop_over
 
 from cotext.data.documents import Document
 from cotext.language_models import client as client_module
@@ -25,6 +22,9 @@ from cotext.language_models.translator import (
     Repair,
 )
 from cotext.runtime.errors import CotextError
+from tests.language_models.described import WORDS, described
+from tests.language_models.fake import TEXTS, TYPES, Fake, Request
+from tests.loops import loop_over
 
 SOURCE, TARGET = tuple(WORDS), tuple(WORDS.values())
 MODES: dict[str, dict[str, Any]] = {

@@ -5,8 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
-from language_models.fake import TEXTS, TYPES, Fake
-from loops import loop_over
+
+from tests.language_models.fake import TEXTS, TYPES, Fake
+from tests.loops import loop_over
 
 WORDS = {"The": "Die", "cat": "Katze", "sleeps": "schläft", "It": "Sie", "eats": "frisst"}
 ASKED = "Translate.\n\n1. The cat sleeps.\n2. It eats.\n"

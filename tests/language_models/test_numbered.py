@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import TEMPLATE
 from cotext.language_models.numbered import UnusableError, numbered, read_numbered, read_plain
 from cotext.language_models.prompts import Piece, Prompt
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
+from tests.loops import loop_over
 
 GOOD = "[1] Eins.\n[2] Zwei."
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
-from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
 from cotext.data.batch import Batch, Instance, Source
@@ -25,6 +22,9 @@ from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import inherit
+from tests.layers.layouts import layout
+from tests.layers.test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
+from tests.tiny import PlainWordTokenizer, tiny_config
 
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
 TARGET_LENGTHS = ([2, 4, 3], [5, 1])

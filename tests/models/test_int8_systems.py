@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from golden import SETTINGS
-from tiny import PlainWordTokenizer
-from tiny_runs import prepare_toy, run_config, train_here, write_run
 from torch import nn
 
 from cotext.config.recipe import Config, load_config
@@ -28,6 +25,9 @@ from cotext.translation.api import load
 from cotext.translation.open import open_run
 from cotext.translation.signature import scoring_entries
 from cotext.translation.translator import DocumentTranslator
+from tests.golden import SETTINGS
+from tests.tiny import PlainWordTokenizer
+from tests.tiny_runs import prepare_toy, run_config, train_here, write_run
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 CPU = torch.device("cpu")

@@ -8,11 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_g_transformer import changed, example, keys, moved, with_source
-from test_state import PREFIXES, SEP, Rows, source
-from test_state import system as system_of
-from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -46,6 +41,11 @@ from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
+from tests.layers.layouts import layout
+from tests.layers.test_state import PREFIXES, SEP, Rows, source
+from tests.layers.test_state import system as system_of
+from tests.models.test_g_transformer import changed, example, keys, moved, with_source
+from tests.tiny import PlainWordTokenizer, tiny_config
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
 LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])

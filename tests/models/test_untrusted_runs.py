@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from command_line import RECIPE, TINY, World, cotext
-from loops import loop_over
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -27,6 +25,8 @@ from cotext.runtime import devices
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
+from tests.command_line import RECIPE, TINY, World, cotext
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 

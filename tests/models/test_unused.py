@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from command_line import cotext
-from loops import loop_over
-from tiny import WordTokenizer, tiny_config
 
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.data.documents import ParallelDocument
@@ -16,6 +13,9 @@ from cotext.models.build import build_model
 from cotext.models.unused import USES, refuse_unused
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import cotext
+from tests.loops import loop_over
+from tests.tiny import WordTokenizer, tiny_config
 
 TOKENIZER = WordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
 SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat")

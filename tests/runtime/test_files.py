@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process, leftovers, replacing
+from tests.loops import loop_over
 
 
 def names(folder: Path) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import digests, require_whole, sealed, sealed_lines, unsealed
+from tests.loops import loop_over
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

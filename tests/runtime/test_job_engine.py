@@ -15,9 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from killing import Moment, die_at
-from loops import loop_over
-from tiny_runs import PROCESSES
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -34,6 +31,9 @@ from cotext.runtime.jobs.engine import (
     run_shard,
 )
 from cotext.runtime.jobs.journal import Journal, Results, Shard
+from tests.killing import Moment, die_at
+from tests.loops import loop_over
+from tests.tiny_runs import PROCESSES
 
 SIZES = [5, 1, 1, 8, 2, 3]
 OTHER = {"model": "b", "config": {"beam": 4}}

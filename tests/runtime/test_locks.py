@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loops import loop_over
 
 from cotext.runtime import files as processes
 from cotext.runtime import locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
 from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
+from tests.loops import loop_over
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:

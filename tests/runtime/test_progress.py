@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import World, cotext, succeed, train_arguments
-from loops import loop_over
 from rich.console import Console
-from tiny_runs import prepare_toy, run_config
 
 from cotext.config.training import TrainConfig
 from cotext.data.documents import ParallelDocument
@@ -25,6 +22,9 @@ from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.run import _first_sentences
 from cotext.training.trainer import TrainingCallbacks
+from tests.command_line import World, cotext, succeed, train_arguments
+from tests.loops import loop_over
+from tests.tiny_runs import prepare_toy, run_config
 
 
 class Clock:

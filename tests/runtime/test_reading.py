@@ -10,12 +10,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import loop_over
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.runtime import reading
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 LEVELS = "".join(

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import pytest
 import typer
-from loops import loop_over
 from typer.testing import CliRunner
 
 from cotext.cli.options import command
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Request, option, options_of
+from tests.loops import loop_over
 
 
 class Shared(Request):

@@ -10,8 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import Table, TableState, table_source
-from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.config.decoding import LengthPenaltyForm
@@ -23,6 +21,8 @@ from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from tests.tables import Table, TableState, table_source
+from tests.tiny import tiny_config, window
 
 PAD, BOS, UNK, EOS, SEP, BLANK, A, B, SEP2 = range(9)
 NEVER = {PAD, BOS, UNK}

@@ -1,7 +1,7 @@
 import torch
-from loops import loop_over
 
 from cotext.search.beam_search import best_column, best_columns
+from tests.loops import loop_over
 
 
 @loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])

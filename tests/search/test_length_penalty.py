@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from loops import loop_over
-from tables import table_source
-from test_beam_search import EOS, KINDS, UNK, A
 
 import cotext
 from cotext.config.decoding import LengthPenaltyForm
@@ -16,6 +13,9 @@ from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
+from tests.loops import loop_over
+from tests.search.test_beam_search import EOS, KINDS, UNK, A
+from tests.tables import table_source
 
 
 @loop_over(

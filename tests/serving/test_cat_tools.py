@@ -5,11 +5,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from loops import loop_over
 from starlette.testclient import TestClient
-from tiny_server import tiny_application
 
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.tiny_server import tiny_application
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
 OPUS_CAT = {"modelTag": "", "srcLangCode": "en", "tokenCode": "0", "trgLangCode": "de"}

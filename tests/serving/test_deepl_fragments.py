@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from loops import loop_over
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
+from tests.loops import loop_over
 
 XML, HTML = TagHandling("xml"), TagHandling("html")
 PLACEHOLDERS = TagHandling("xml", ignored=frozenset({"x"}))

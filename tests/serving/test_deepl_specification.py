@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from loopback import served
-from loops import loop_over
-from tiny_server import tiny_application
 
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 SPECIFICATION = Path(__file__).resolve().parents[3] / "shared" / "deepl" / "openapi.yaml"
 KEY = {"Authorization": "DeepL-Auth-Key k"}

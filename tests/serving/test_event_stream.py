@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from loopback import events
-from loops import loop_over
 
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
 from cotext.serving.record import RequestRecord, begin
 from cotext.serving.sharing.turns import CancelledError
+from tests.loops import loop_over
+from tests.serving.loopback import events
 
 Send = Callable[[Any], Awaitable[None]]
 

@@ -1,8 +1,7 @@
 """The names of files: of clients, who may call them anything, and of results."""
 
-from loops import loop_over
-
 from cotext.serving.jobs.names import MAX_BYTES, attachment, clean_name, result_name, suffix_of
+from tests.loops import loop_over
 
 HOSTILE = [
     "../../etc/passwd", "..\\..\\boot.ini", "C:\\Users\\me\\letter.docx", "/absolute", "", ".", "..", "...",

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from loops import loop_over
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -23,6 +22,7 @@ from cotext.serving.requests import client_of, fields
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
 
 SECRET = "Geheimnis"
 
@@ -511,8 +511,8 @@ def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> N
 
 
 def test_the_lifespan_starts_and_stops(systems: Systems, tmp_path: Path) -> None:
-    from loopback import served
-    from tiny_server import tiny_application
+    from tests.serving.loopback import served
+    from tests.serving.tiny_server import tiny_application
 
     made = tiny_application(systems, tmp_path / "state")
     with served(made) as client:

@@ -4,13 +4,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from loops import loop_over
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.serving import glossary_store
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
+from tests.loops import loop_over
 
 EN_DE = Languages("en", "de")
 

@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from loopback import served
-from loops import loop_over
 from starlette.testclient import TestClient
-from tiny_server import tiny_application, tiny_systems
 
 from cotext.data.documents import Document
 from cotext.serving.jobs import Jobs, JobStatus
 from cotext.serving.keys import add_key
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application, tiny_systems
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
 EN_DE = {"source": "en", "target": "de"}

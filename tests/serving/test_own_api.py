@@ -14,10 +14,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback import events, served
-from loops import loop_over
 from lxml import etree
-from tiny_server import tiny_application
 
 from cotext.data.formats.xml_formats import pairs
 from cotext.files.blocks import Block, Contents
@@ -26,6 +23,9 @@ from cotext.runtime.integrity import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import add_key
+from tests.loops import loop_over
+from tests.serving.loopback import events, served
+from tests.serving.tiny_server import tiny_application
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems

@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_own_api import Told, fake
-from loops import loop_over
 from starlette.testclient import TestClient
 
 import cotext.serving
 from cotext.serving.page_routes import parts
 from cotext.serving.settings import ServerSettings
+from tests.loops import loop_over
+from tests.serving.fake_own_api import Told, fake
 
 FOLDER = Path(cotext.serving.__file__).parent / "page"
 SCRIPTS = sorted(FOLDER.glob("*.js"))

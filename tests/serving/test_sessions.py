@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World
-from loops import loop_over
 from starlette.requests import Request
 
 from cotext.files.blocks import Block
@@ -18,6 +16,8 @@ from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems, open_systems
+from tests.command_line import World
+from tests.loops import loop_over
 
 DOCUMENT = [
     "A cat sees. It runs.",

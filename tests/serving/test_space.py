@@ -10,9 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from loopback import listening
-from loops import loop_over
-from waiting import SECONDS, TEXT, Sender, until
 
 from cotext.runtime.errors import CotextError
 from cotext.serving import file_routes
@@ -23,6 +20,9 @@ from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import listening
+from tests.serving.waiting import SECONDS, TEXT, Sender, until
 
 SPACE = {"max_jobs_bytes": 800_000, "max_file_bytes": 100_000}
 FILE_HEAD = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'

@@ -14,15 +14,15 @@ import httpx
 import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
-from loopback import served
-from loops import loop_over
 from starlette.routing import Route
-from test_deepl_specification import SPECIFICATION
-from tiny_server import tiny_application
 
 from cotext.serving.application import DIALECTS
 from cotext.serving.errors import Dialects
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.test_deepl_specification import SPECIFICATION
+from tests.serving.tiny_server import tiny_application
 
 SURFACE = Path(__file__).with_name("surface.yaml")
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, Instance
@@ -31,6 +30,7 @@ from cotext.training.start_settings import blended, resolve, settle
 from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]

@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, succeed, train_arguments
-from loops import loop_over
-from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 from cotext.config.recipe import Config, load_config
 from cotext.evaluation.studies.compare.system import run_folders
@@ -20,6 +17,9 @@ from cotext.training import seeds
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
 from cotext.training.trainer import TrainingCallbacks
+from tests.command_line import World, cotext, listing, succeed, train_arguments
+from tests.loops import loop_over
+from tests.tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_equivalence import PARALLEL, PARTS
-from test_equivalence import SYSTEMS as MODELS
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -24,6 +21,9 @@ from cotext.translation import candidate_scoring as module
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator
+from tests.test_equivalence import PARALLEL, PARTS
+from tests.test_equivalence import SYSTEMS as MODELS
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 CPU = torch.device("cpu")
 TOKENIZER = PlainWordTokenizer(["the", "cat", "it", "mat", "die", "katze", "sie", "er", "es", "matte"])

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance
@@ -18,6 +17,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 CPU = torch.device("cpu")
 SOURCE_WORDS = ["the", "cat", "sat", "on", "a", "mat", "it"]
