@@ -2,10 +2,9 @@
 
 from itertools import product
 
-import pytest
-
 from benchmarks.files.word_links import WordLinks, linked_documents, word_links
 from cotext.data.controlled.discourse import _FRAMES, Draw, plan_document
+from tests.loops import loop_over
 
 DOCUMENTS = list(linked_documents("development", 40, 3))
 SENTENCES = [
@@ -56,7 +55,7 @@ def test_spans_are_the_words_of_the_texts_and_sure_links_are_possible() -> None:
         assert links.possible <= set(product(range(len(links.source)), range(len(links.target))))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("english", "german"),
     [("bought", "kaufte"), ("lamp", "lampe"), (".", "."), ("yesterday", "gestern")],
 )

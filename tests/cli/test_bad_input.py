@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import TINY, World, cotext, documents_file, listing, start
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from cotext.models.checkpoint import CHECKSUM
+from tests.command_line import TINY, World, cotext, documents_file, listing, start
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from command_line import World
 
 from cotext.cli import sample
 from cotext.cli.demo import run_demo
 from cotext.interchange.named_model import NamedModel
 from cotext.runtime.errors import CotextError
+from tests.command_line import World
 
 
 def test_every_sentence_has_a_row_with_each_models_translation(

@@ -64,7 +64,7 @@ import signal, sys, time
 # What runs in the background of a shell is started with the signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {folder!r})
-from test_workers import squaring
+from tests.runtime.test_workers import squaring
 from cotext.runtime.workers import in_order
 if __name__ == "__main__":
     def endless():
