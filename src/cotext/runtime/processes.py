@@ -6,17 +6,16 @@ missing. When one fails, or when we are interrupted, the others are asked to sto
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.progress import Meter, console
+from cotext.runtime.progress import Meter, console, display, is_live
 from cotext.runtime.signals import termination_interrupts
 
 POLL_SECONDS = 0.5
@@ -144,15 +143,8 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 @contextmanager
 def _display() -> Iterator[Progress | None]:
     """All jobs in one live display on a terminal; lines elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_live():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as live:
+    with display(console) as live:
         yield live

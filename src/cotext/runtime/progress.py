@@ -8,20 +8,55 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from cotext.runtime.errors import visible
 
+
+class _Notes(Console):
+    """Standard error; with `timed`, each note begins with the time of day."""
+
+    timed = False
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if self.timed and objects and isinstance(objects[0], str):
+            objects = (f"{datetime.now():%H:%M:%S}  {objects[0]}", *objects[1:])
+        super().print(*objects, **options)
+
+
 # Standard output is for results, which may be piped; progress goes beside it.
 # No markup: a name such as runs/[a] is shown as it is.
-console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+console = _Notes(stderr=True, highlight=False, markup=False, emoji=False)
 # Logs are kept, and read afterwards: a line every two seconds would be 1,800 of an hour.
 SECONDS_BETWEEN_LINES = 20.0
 MARKS = "|/-\\"
+NARROW = 60  # columns of a terminal without room for a bar
+
+
+@contextmanager
+def reporting(quiet: bool, timed: bool) -> Iterator[None]:
+    """In the block, `console` prints nothing if `quiet`; if `timed`, also times, and the duration last."""
+    before, began = (console.quiet, console.timed), time.monotonic()
+    console.quiet, console.timed = quiet, timed
+    try:
+        yield
+    finally:
+        if timed:
+            say(f"took {_clock(time.monotonic() - began)}")
+        console.quiet, console.timed = before
+
+
+def is_live() -> bool:
+    """Whether progress is one moving line: on a terminal that can move its cursor."""
+    # A process without a terminal may have no standard error at all.
+    return sys.stderr is not None and sys.stderr.isatty() and not console.is_dumb_terminal
 
 
 def say(line: str) -> None:
@@ -126,7 +161,7 @@ def _joined(*parts: str) -> str:
 @contextmanager
 def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
     """Show progress of one task; not `shown` where another process shows it."""
-    if not shown or not sys.stderr.isatty():
+    if not shown or not is_live():
         yield Meter(what, total, None, shown)
         return
     with display(console) as live:
@@ -134,17 +169,18 @@ def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
 
 
 def display(terminal: Console) -> Progress:
-    """The live lines of meters on a terminal."""
+    """The live lines of meters on a terminal: where it is narrow, texts are cut and the bar is left out."""
+    description = Column(no_wrap=True, max_width=terminal.width // 3)
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=12),
+        TextColumn("{task.description}", markup=False, table_column=description),
+        *([BarColumn(bar_width=12)] if terminal.width >= NARROW else []),
         MofNCompleteColumn(),
         TextColumn("{task.fields[mark]}", markup=False),
         _ElapsedColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
     # Time is looked up when it is asked for, as meters do.
-    return Progress(*columns, console=terminal, get_time=lambda: time.monotonic())
+    return Progress(*columns, console=terminal, get_time=lambda: time.monotonic(), expand=True)
 
 
 class _ElapsedColumn(ProgressColumn):
@@ -157,7 +193,7 @@ class _ElapsedColumn(ProgressColumn):
 @contextmanager
 def stages() -> Iterator[Callable[[str, int], None]]:
     """Show what is being done and how many documents are done, where nobody knows how many there are."""
-    if sys.stderr.isatty():
+    if is_live():
         with console.status("starting") as status:
             yield lambda stage, documents: status.update(escape(_counted(stage, documents)))
         return

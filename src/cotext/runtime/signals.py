@@ -43,17 +43,25 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 @contextmanager
 def termination_interrupts() -> Iterator[None]:
-    """While inside, SIGTERM interrupts as Ctrl-C does: files are closed, locks released, children stopped."""
+    """While inside, SIGTERM interrupts as Ctrl-C does: files are closed, locks released, children stopped.
+
+    A second signal ends the process at once, also while files are closed.
+    """
+    before: dict[int, Any] = {}
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(one) != signal.SIG_IGN:  # as of a command in the background
+                before[one] = signal.signal(one, interrupt)
     except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield
-        return
+        pass
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
