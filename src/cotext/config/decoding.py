@@ -65,7 +65,8 @@ class DecodeConfig(Closed):
     """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
-    max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024 """Longest source
-    sentence, in tokens; a longer one is an error before any work is done. In scoring, target sentences longer
-    than the length limit for such a source are errors, too.""" max_tokens: PositiveInt = 8000
+    max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
+    """Longest source sentence, in tokens; a longer one is an error before any work is done. In scoring,
+    target sentences longer than the length limit for such a source are errors, too."""
+    max_tokens: PositiveInt = 8000
     """Batch size in tokens while decoding, beams included."""

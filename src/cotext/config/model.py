@@ -185,8 +185,10 @@ class ModelConfig(Closed):
     document_layer: DocumentLayerKind = "none"
     """A layer on top in which sentences attend to other sentences of their row. `segment_gate`: the gated
     layer of MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018). Or a
-    class in your own file: `idea.py:MyLayer`.""" document: DocumentConfig = DocumentConfig() nat: NatConfig =
-    NatConfig() dimension: Width = 512
+    class in your own file: `idea.py:MyLayer`."""
+    document: DocumentConfig = DocumentConfig()
+    nat: NatConfig = NatConfig()
+    dimension: Width = 512
     """Model dimension (size of embeddings and states); a multiple of `heads`."""
     feed_forward: Width = 2048
     """Inner dimension of the feed-forward layers."""

@@ -6,7 +6,6 @@ or this process is interrupted, the others are asked to stop; training then save
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.progress import Meter, console, display
+from cotext.runtime.progress import Meter, console, display, is_live
 from cotext.runtime.signals import termination_interrupts
 
 POLL_SECONDS = 0.5
@@ -55,7 +54,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
     waiting = list(jobs)
     finished: set[str] = set()
     running: list[_Child] = []
-    on_terminal = sys.stderr.isatty()
+    on_terminal = is_live()
     with display(console) if on_terminal else nullcontext() as live, termination_interrupts():
         meters = {job.name: Meter(job.name, job.total, live) for job in jobs} if live else {}
         try:

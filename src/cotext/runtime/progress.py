@@ -8,20 +8,55 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from cotext.runtime.errors import visible
 
+
+class _Notes(Console):
+    """Standard error; if `timed`, each note begins with the time of day."""
+
+    timed = False
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if self.timed and objects and isinstance(objects[0], str):
+            objects = (f"{datetime.now():%H:%M:%S}  {objects[0]}", *objects[1:])
+        super().print(*objects, **options)
+
+
 # Progress goes to standard error, because results on standard output may be piped.
 # Without markup, a name such as runs/[a] is printed unchanged.
-console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+console = _Notes(stderr=True, highlight=False, markup=False, emoji=False)
 # Log files are read later: a line every two seconds would be 1,800 lines per hour.
 SECONDS_BETWEEN_LINES = 20.0
 MARKS = "|/-\\"
+NARROW = 60  # columns of a terminal without room for a bar
+
+
+@contextmanager
+def reporting(quiet: bool, timed: bool) -> Iterator[None]:
+    """If `quiet`, `console` prints nothing; if `timed`, times of day and at the end the duration."""
+    before, began = (console.quiet, console.timed), time.monotonic()
+    console.quiet, console.timed = quiet, timed
+    try:
+        yield
+    finally:
+        if timed:
+            say(f"took {_clock(time.monotonic() - began)}")
+        console.quiet, console.timed = before
+
+
+def is_live() -> bool:
+    """Return whether standard error is a terminal that can move its cursor, for live progress."""
+    # A process without a terminal may have no standard error at all.
+    return sys.stderr is not None and sys.stderr.isatty() and not console.is_dumb_terminal
 
 
 def say(line: str) -> None:
@@ -126,7 +161,7 @@ def _joined(*parts: str) -> str:
 @contextmanager
 def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
     """Show progress of one task; `shown` is False in a process that prints nothing."""
-    if not shown or not sys.stderr.isatty():
+    if not shown or not is_live():
         yield Meter(what, total, None, shown)
         return
     with display(console) as live:
@@ -134,17 +169,18 @@ def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
 
 
 def display(terminal: Console) -> Progress:
-    """Return the live display of meters on a terminal."""
+    """Return the live display of meters; on a narrow terminal, texts are cut and the bar is omitted."""
+    description = Column(no_wrap=True, max_width=terminal.width // 3)
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=12),
+        TextColumn("{task.description}", markup=False, table_column=description),
+        *([BarColumn(bar_width=12)] if terminal.width >= NARROW else []),
         MofNCompleteColumn(),
         TextColumn("{task.fields[mark]}", markup=False),
         _ElapsedColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
     # `time.monotonic` is looked up at each call, as in `Meter`, so that tests can replace it.
-    return Progress(*columns, console=terminal, get_time=lambda: time.monotonic())
+    return Progress(*columns, console=terminal, get_time=lambda: time.monotonic(), expand=True)
 
 
 class _ElapsedColumn(ProgressColumn):
@@ -157,7 +193,7 @@ class _ElapsedColumn(ProgressColumn):
 @contextmanager
 def stages() -> Iterator[Callable[[str, int], None]]:
     """Show the current stage and the number of documents done, if the total is unknown."""
-    if sys.stderr.isatty():
+    if is_live():
         with console.status("starting") as status:
             yield lambda stage, documents: status.update(escape(_counted(stage, documents)))
         return

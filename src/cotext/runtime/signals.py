@@ -43,17 +43,25 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 @contextmanager
 def termination_interrupts() -> Iterator[None]:
-    """Within the block, raise KeyboardInterrupt on SIGTERM, so that files and locks are released."""
+    """Within the block, raise KeyboardInterrupt on SIGTERM, so that files and locks are released.
+
+    A second signal, also a second Ctrl-C, ends the process at once.
+    """
+    before: dict[int, Any] = {}
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(one) != signal.SIG_IGN:  # ignored in a background job
+                before[one] = signal.signal(one, interrupt)
     except ValueError:  # not in the main thread: the caller handles signals
-        yield
-        return
+        pass
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
