@@ -178,9 +178,9 @@ class ModelConfig(Closed):
     """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
     limit."""
     batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
-    """To what in other rows of its document a row attends before the first layer. `none`: nothing. `flat`:
-    their current tokens (DocFlat; Wu et al. 2023). `datapoints`: the mean of each row (ABD; Kossen et al.
-    2021). `mean`: one mean of all rows (MBE; Morishita et al. 2021)."""
+    """Attention to other rows of the same document, before the first layer. `none`: none. `flat`: to their
+    current tokens (DocFlat; Wu et al. 2023). `datapoints`: to the mean of each row (ABD; Kossen et al. 2021).
+    `mean`: to one mean of all rows (MBE; Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
     document_layer: DocumentLayerKind = "none"
     """A layer on top in which sentences attend to other sentences of their row. `segment_gate`: the gated

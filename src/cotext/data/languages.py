@@ -103,13 +103,13 @@ def primary_language(code: str) -> str:
     return TWO_LETTERS.get(first, first)
 
 
-def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
+def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
     """Return the available codes that match a requested one.
 
     These are equal codes; if there are none, codes that begin with it; if there are none, codes of the same
     language. So `de` matches `de_DE`, even if `deu_Latn` is available, too.
     """
-    codes = [code for code in dict.fromkeys(found) if code]
+    codes = [code for code in dict.fromkeys(available) if code]
 
     def parts(code: str) -> list[str]:
         return re.split("[-_]", code.strip().lower())

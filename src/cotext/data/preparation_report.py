@@ -59,8 +59,8 @@ class Report:
         pair = str(self.pair) or "not told (--source-language, --target-language)"
         lines.append(f"languages: {pair}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
-        lines += [found.render(split) for split, found in self.overlap.items()]
-        lines += [found.render(count) for count, found in self.shortlist.items()]
+        lines += [overlap.render(split) for split, overlap in self.overlap.items()]
+        lines += [coverage.render(count) for count, coverage in self.shortlist.items()]
         return "\n".join([*lines, *self.notes])
 
 

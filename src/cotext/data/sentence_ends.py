@@ -354,8 +354,8 @@ class EndRules:
         return self._language in ("en", "") and re.split("['’]", word)[0] == "I"
 
     def _full_stop(self, text: str, start: int, stop: int, word: str, closing: str) -> bool:
-        found = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
-        before = found[0].strip("'’-&") if found else ""
+        match = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
+        before = match[0].strip("'’-&") if match else ""
         if not before:
             return True
         shortened = self._shortened(text, start, stop, before, word)

@@ -78,10 +78,10 @@ class Shortlist:
             raise CotextError(f"{path}: damaged, or not a shortlist ({error}); {again}") from None
         if noted.get("cotext.tokenizer") != tokenizer.fingerprint:
             raise CotextError(f"{path}: made for another tokenizer; {again}")
-        found = cls(tokenizer.fingerprint, candidates, frequent)
-        if not found._fits(tokenizer):
+        shortlist = cls(tokenizer.fingerprint, candidates, frequent)
+        if not shortlist._fits(tokenizer):
             raise CotextError(f"{path}: damaged: not of the tokens that the vocabulary has; {again}")
-        return found
+        return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
         tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))

@@ -146,11 +146,9 @@ class StoreFile:
             raise CotextError(f"{path}: not a token store, or cut off; prepare the corpus again") from error
         version = metadata.get(b"cotext_store", b"").decode(errors="replace")
         if version != str(FORMAT_VERSION):
-            found = (
-                f"a token store of format {version}" if version else "an Arrow file, but not a token store"
-            )
+            kind = f"a token store of format {version}" if version else "an Arrow file, but not a token store"
             raise CotextError(
-                f"{path}: {found}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
+                f"{path}: {kind}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
             )
         try:
             self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()

@@ -112,8 +112,8 @@ def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> Non
         try:
             if not path.is_file():
                 raise CotextError(f"{path}: is missing; {remedy}")
-            found = checksum(path)
+            actual = checksum(path)
         except OSError as error:
             raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if found != digest:
+        if actual != digest:
             raise CotextError(f"{path}: damaged, or of another origin than the files beside it; {remedy}")

@@ -381,7 +381,7 @@ def numbered_together(names: Iterable[str]) -> list[str]:
         first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
         pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
         numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
-    return [pattern.replace("#", in_ranges(sorted(found))) for pattern, found in numbers.items()]
+    return [pattern.replace("#", in_ranges(sorted(group))) for pattern, group in numbers.items()]
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -242,8 +242,8 @@ class _Talk:
 
 
 def _doc_id(attributes: str | None) -> str:
-    found = _DOC_ID.search(attributes or "")
-    return (found[1] or found[2] or "").strip(OUTER_SPACE) if found else ""
+    match = _DOC_ID.search(attributes or "")
+    return (match[1] or match[2] or "").strip(OUTER_SPACE) if match else ""
 
 
 def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> None:

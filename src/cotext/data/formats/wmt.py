@@ -141,9 +141,9 @@ class TextParser(HTMLParser):
 
     def parse_comment(self, i: int, report: bool = True) -> int:
         """Return the end of a comment; -1 if it is not closed."""
-        found = -1 if self._is_unclosed else super().parse_comment(i, report)
-        self._is_unclosed = found < 0
-        return found
+        end = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = end < 0
+        return end
 
 
 class _Reader(TextParser):
