@@ -54,9 +54,6 @@ MOST_LIKELIER: Final = 1000  # largest likelihood ratio of a word
 _ROUNDS: Final = 4  # of expectation and maximisation
 
 
-# --- The best path through a band.
-
-
 @dataclass(frozen=True, slots=True)
 class Band:
     """The searched nodes: in row i, columns `low[i]` to `low[i] + width - 1`."""
@@ -405,8 +402,6 @@ class SharedWords:
         return scores
 
 
-# --- Documents.
-
 Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
 # Returns log p(target | source) of each pair of texts, according to a translation system.
 Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
@@ -534,9 +529,6 @@ class _Block:
     sources: range = range(0)
     targets: range = range(0)
     scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
-
-
-# --- Scores of a translation system for sentences near a path.
 
 
 @dataclass(frozen=True, slots=True)

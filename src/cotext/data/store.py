@@ -292,11 +292,6 @@ def shard_name(number: int) -> str:
     return f"{number:05}.arrow"
 
 
-def ends_of(shards: tuple[Shard, ...]) -> list[int]:
-    """Return the cumulative numbers of documents up to each shard."""
-    return list(accumulate(shard.documents for shard in shards))
-
-
 def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard, ...]) -> None:
     """Write the manifest of a folder of finished shards."""
     content = asdict(Manifest(MANIFEST_VERSION, tokenizer_fingerprint, shards))
@@ -463,7 +458,7 @@ class TokenStore:
             self.tokenizer_fingerprint = file.tokenizer_fingerprint
             # The digest of a single file is in the report of the folder, and is checked there.
             self.shards = (Shard(path.name, path.stat().st_size, "", **asdict(file.totals)),)
-        self._ends = ends_of(self.shards)
+        self._ends = list(accumulate(shard.documents for shard in self.shards))
         self.totals = sum((shard.totals for shard in self.shards), Totals())
 
     def __len__(self) -> int:

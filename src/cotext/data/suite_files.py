@@ -93,8 +93,6 @@ class SubtitleContext:
         return sides[0], sides[1]
 
 
-# --- Published contrastive suites of Müller et al., Voita et al. and Bawden et al.
-
 _CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 _VOITA_SEPARATOR = " _eos "

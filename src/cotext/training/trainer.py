@@ -50,8 +50,6 @@ from cotext.training.validation import (
     warnings_of,
 )
 
-# --- The callbacks of a training run.
-
 
 @dataclass(slots=True)
 class TrainingCallbacks:

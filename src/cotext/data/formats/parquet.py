@@ -44,7 +44,8 @@ def read_parquet(path: Path) -> Iterator[Record]:
             rows = _rows(tables, id_column, sides)
             yield from _documents(path, rows, sides) if by_row else _of_sentences(path, rows, sides)
         except pa.ArrowException as error:
-            raise CotextError(f"{path}: no Parquet file, or a damaged one: {_short(error)}") from None
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise CotextError(f"{path}: no Parquet file, or a damaged one: {reason}") from None
 
 
 def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
@@ -186,7 +187,3 @@ def _groups(path: Path, records: Iterable[Record]) -> Iterator[list[Record]]:
             rows, held = [], 0
     if rows:
         yield rows
-
-
-def _short(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -148,15 +148,10 @@ def markup_kind(text: str) -> str:
         if name == "html" or re.search(r"<!DOCTYPE\s+html", declared, re.IGNORECASE):
             return "HTML"
         return _KNOWN_ROOTS.get(name, f"XML with the root element <{root[1][:40]}>")
-    if name not in _BARE_ROOTS or not _goes_on_as_markup(text, root.end()):
-        return ""
-    return _KNOWN_ROOTS.get(name, "HTML")
-
-
-def _goes_on_as_markup(text: str, after: int) -> bool:
-    """Return whether another tag follows the first one; in a sentence about a tag, words follow."""
-    rest = text[after:].lstrip()
-    return rest.startswith("<!--") or _TAG.match(rest) is not None
+    # In markup, another tag follows the first one; in a sentence about a tag, words follow.
+    rest = text[root.end() :].lstrip()
+    is_markup = name in _BARE_ROOTS and (rest.startswith("<!--") or _TAG.match(rest))
+    return _KNOWN_ROOTS.get(name, "HTML") if is_markup else ""
 
 
 def subtitle_kind(lines: list[str]) -> str:

@@ -105,7 +105,11 @@ def paragraphs(text: str) -> Paragraphs:
             strings = (match for match in _STRING.finditer(body) if not match[2])
             return _found("json", ((json.loads(m[1]), m.span(1)) for m in strings), len(before))
     if _OPENING.match(body) or _PARAGRAPH_TAG.search(body):
-        return _found("html", _of_html(body), len(before))
+        reader = _Reader(body)
+        reader.feed(body)
+        reader.close()
+        reader.end(len(body))
+        return _found("html", reader.found, len(before))
     return _found("text", ((match[0], match.span()) for match in _TEXT_PARAGRAPH.finditer(text)), 0)
 
 
@@ -118,14 +122,6 @@ def _found(kind: Kind, found: Iterable[tuple[str, tuple[int, int]]], offset: int
 def as_html(texts: tuple[str, ...]) -> str:
     """Return HTML from which `paragraphs` restores these texts, including empty ones."""
     return "\n".join(f"<p>{escape(text, quote=False)}</p>" for text in texts)
-
-
-def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
-    reader = _Reader(text)
-    reader.feed(text)
-    reader.close()
-    reader.end(len(text))
-    return reader.found
 
 
 class TextParser(HTMLParser):
