@@ -1,8 +1,8 @@
 """ctxPro suites (Wicks and Post, 2023): sources whose translation needs context, with the expected word form.
 
 A suite is generative: there are no candidates. A system translates the source, and the expected form is
-searched in the last sentence. A suite has a JSON file with the tested segments, and a text file with the same
-number of lines, in which up to nine segments of context precede the tested one, separated by `<eos> `.
+searched in the last sentence. A suite has a JSON file with the tested segments, and a text file with a line
+for each. In a line, up to nine segments of context precede the tested one, separated by `<eos> `.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The language pair of a corpus, a run or a suite: given, or guessed from file names such as train.en.
 
-File names are only hints, so that a contradicting name gives a warning. It is an error if two known language
-pairs differ, such as those of a run and a suite, or if the names of two files are swapped.
+File names are only hints, so that a contradicting name gives a warning. Two known language pairs that differ,
+such as those of a run and a suite, are an error. So are two files with swapped names.
 """
 
 import re

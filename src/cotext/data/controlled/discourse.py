@@ -1,8 +1,8 @@
 """The discourse planner: the sequence of sentences, and the clue of every context-dependent choice.
 
-A document is planned from left to right. A *clue* (a thing, an activity, a statement of who speaks to whom,
-or the first mention of a hero) reserves a later sentence for the *choice* that depends on it. No sentence
-between them may change the interpretation:
+A document is planned from left to right. A *clue* reserves a later sentence for the *choice* that depends on
+it. Clues are things, activities, statements of who speaks to whom, and first mentions of a hero. No sentence
+between clue and choice may change the interpretation:
 
 * "it" refers to the last mentioned thing or, if there is none, to that of the next sentence;
 * "did too" refers to the activity that is the last event;
