@@ -331,7 +331,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").touch()
-    with pytest.raises(CotextError, match="something else than prepared data"):
+    with pytest.raises(CotextError, match="is not a folder of prepared data"):
         run(files, precious, overwrite=True)
     assert listing(precious) == {"thesis.txt"}
     inside = out / "dev.en"

@@ -189,7 +189,7 @@ def test_a_lock_that_its_holder_could_not_write_into(
 def test_what_is_no_lock_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content)
-    with pytest.raises(CotextError, match="lock: is in the way, and no lock of Cotext"), holding(path, "it"):
+    with pytest.raises(CotextError, match="lock: exists, and is not a lock of Cotext"), holding(path, "it"):
         pass
     assert path.read_bytes() == content
 

@@ -145,7 +145,7 @@ def check_sides(known: Languages, source: Path, target: Path | None, whose: str)
     """Raise CotextError if two files are swapped by their names: --source a.de --target a.en for en-de."""
     if str(known) and languages_of_names(source, target) == known.reversed:
         raise CotextError(
-            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; change them over"
+            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; swap them"
         )
 
 

@@ -234,7 +234,7 @@ def _read(path: Path) -> tuple[Process | None, str]:
 
 
 def _in_the_way(path: Path) -> CotextError:
-    return CotextError(f"{path}: is in the way, and no lock of Cotext; move it away")
+    return CotextError(f"{path}: exists, and is not a lock of Cotext; move it away")
 
 
 def _silent_seconds(path: Path) -> float:

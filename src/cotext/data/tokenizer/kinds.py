@@ -119,8 +119,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         tokenizer, expected = _load_trained(folder, KINDS[kind], fingerprint)
     if description != expected:
         raise CotextError(
-            f"{description_path}: damaged: says something else than what is true of the model beside it; "
-            "copy the whole folder again"
+            f"{description_path}: damaged: does not describe the model next to it; copy the full folder again"
         )
     return tokenizer
 
