@@ -52,14 +52,15 @@ class OutputProducts:
         first_N = logits_NV[:, 0].to(self.precise)
         log_sums_N = torch.empty_like(first_N)
         for start in range(0, len(logits_NV), self.rows):
-            here = slice(start, start + self.rows)
-            logits = logits_NV[here]
+            rows = slice(start, start + self.rows)
+            logits = logits_NV[rows]
             p = self._block[: len(logits)].copy_(logits)
             torch.log_softmax(p, dim=1, out=p)
-            log_sums_N[here] = first_N[here] - p[:, 0]
+            # A log-probability is a logit minus the log-sum, so that one column gives the log-sum.
+            log_sums_N[rows] = first_N[rows] - p[:, 0]
             p.exp_()
             if label_N is not None:
-                p.scatter_add_(1, label_N[here, None], p.new_full((), -less).expand(len(p), 1))
+                p.scatter_add_(1, label_N[rows, None], p.new_full((), -less).expand(len(p), 1))
             logits.copy_(p if self.raised == 1 else p.mul_(self.raised))
         return log_sums_N
 
@@ -72,6 +73,7 @@ class OutputProducts:
         if raised_NV.dtype == self.precise:
             total_VD.addmm_(raised_NV.T, other_ND)
         elif raised_NV.dtype == torch.float16:
+            # Scaled so that the sums of products fit into float16; undone in single precision.
             bound = other_ND.abs().max().clamp(min=torch.finfo(self.precise).tiny) * len(other_ND)
             lowered = other_ND * (LARGEST / self.raised / bound)
             product = (raised_NV.T @ lowered.to(raised_NV.dtype)).to(self.precise)
@@ -79,8 +81,8 @@ class OutputProducts:
         else:
             other_ND = other_ND.to(raised_NV.dtype)
             for start in range(0, len(total_VD), self.symbols):
-                here = slice(start, start + self.symbols)
-                total_VD[here] += raised_NV[:, here].T @ other_ND
+                rows = slice(start, start + self.symbols)
+                total_VD[rows] += raised_NV[:, rows].T @ other_ND
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ class _OutputLoss(Function):
                 torch.addmm(bias, hidden, matrix_VD.T, out=logits)
             label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
             hidden = hidden.to(precise)
-            # The smoothing term is the same for all V, so it is added separately: it adds the mean row to the
-            # gradient of the hidden state, and the same vector to every row of the weight gradient.
+            # The part of the gradient that is the same for all V, -smoothing / V, is added separately: it is
+            # a multiple of the mean row for the hidden state, and one vector for all rows of the weight.
             log_sum = products.normalise(logits, label, 1 - smoothing)
             nll[rows], uniform[rows] = log_sum - label_logit, log_sum - hidden @ mean_D
             if grad_hidden is None or grad_weight is None:

@@ -45,7 +45,7 @@ class Units:
 
     start: Tensor  # [G], the first position of a unit
     length: Tensor  # [G], its positions
-    target: Tensor  # [G, L], padded with anything
+    target: Tensor  # [G, L]; the padding is arbitrary
     target_length: Tensor  # [G]
     forced: bool
 
@@ -116,6 +116,7 @@ def _similar(length: Tensor, classes: Tensor, dimension: int) -> Iterator[Tensor
     for end in range(len(lengths)):
         widest = max(widest, widths[end])
         longest = lengths[begin]
+        # Elements after padding: the lattices, the hidden states and the weights of the classes.
         cells = (end + 1 - begin) * (longest * widest + (longest + widest) * dimension)
         if end > begin and cells > GROUP_CELLS:
             yield order[begin:end]
@@ -131,10 +132,11 @@ def _group(which: Tensor, fitting: Units, token: Tensor, inner_start: Tensor) ->
     """
     margin = int(fitting.forced)
     length, label_length = fitting.length[which], fitting.target_length[which]
-    lengths, label_lengths = (tuple(each.tolist()) for each in (length, label_length))
+    lengths, label_lengths = (tuple(counts.tolist()) for counts in (length, label_length))
     time = torch.arange(max(lengths), device=which.device)
     inside = (time >= margin) & (time < length[:, None] - margin)
     real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (time < length[:, None], inside))
+    # Wrong at forced positions, which have no predicted row; `inside_at` skips them.
     row = inner_start[which, None] - margin + time
     frame = fitting.start[which, None] + time
     return Group(
@@ -263,6 +265,7 @@ def _loss(
         nll_K[group.which] = nll.to(precise)
         if posterior_KTC is None or scale_K is None or grad_hidden is None or grad_weight is None:
             continue
+        # The gradient of a logit is its probability, added by `_output_layer`, minus its posterior.
         posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
         hidden_KTD = group.spread(hidden_MD, precise)
         of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
@@ -348,6 +351,7 @@ def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -
     `frames_of` [B, T]: the sentence of each position, -1 on padding.
     """
     aligned = path == "sentences"
+    # Without alignment, all positions of a sequence belong to one sentence, 0.
     texts = (frames_of, sentence) if aligned else (frames_of.clamp(max=0), sentence.clamp(max=0))
     frames, target = map(sentence_spans, texts)
     last_B1 = texts[1].max(dim=1, keepdim=True).values
@@ -392,6 +396,7 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
     leaps[:, 3::2] = state_KS[:, 3::2] != state_KS[:, 1:-2:2]
     best_KS = scores_KTC.new_full(state_KS.shape, -torch.inf)
     best_KS[:, :2] = scores_KTC[:, 0].gather(1, state_KS[:, :2])
+    # The step into each state (0, 1 or 2), to trace the best path back.
     came_TKS = torch.zeros(positions, *state_KS.shape, dtype=torch.uint8, device=state_KS.device)
     for t in range(1, positions):
         from_3KS = best_KS.new_full((3, *best_KS.shape), -torch.inf)
@@ -403,6 +408,7 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
         came_TKS[t] = came.masked_fill_(~goes_on, 0)
         reached_KS = reached_KS + scores_KTC[:, t].gather(1, state_KS)
         best_KS = torch.where(goes_on, reached_KS, best_KS)
+    # A path ends in the blank after the last label, or in the last label.
     last = 2 * group.label_length[:, None]
     ends = torch.cat([last, (last - 1).clamp(min=0)], dim=1)
     state = ends.gather(1, best_KS.gather(1, ends).argmax(dim=1, keepdim=True))
@@ -453,6 +459,7 @@ def _forward(group: Group, log_p_KTC: Tensor) -> tuple[Tensor, Tensor]:
     lattices, positions, _ = log_p_KTC.shape
     labels = group.label.size(1)
     nothing_K1 = log_p_KTC.new_full((lattices, 1), -torch.inf)
+    # Between equal labels a blank is required: the path cannot come directly from the previous label.
     differs = group.label.new_ones(group.label.shape, dtype=torch.bool)
     differs[:, 1:] = group.label[:, 1:] != group.label[:, :-1]
     # Before the first position, the path is in the blank in front of all labels.

@@ -120,59 +120,42 @@ class Glancing:
                     targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
                 )
                 wrong_N = _best_symbols(first_ND, weight_VD) != best_N
-                if paths is not None and paths.forced:  # brackets are given
+                if paths is not None and paths.forced:  # brackets are given, and never wrong
                     wrong_N[paths.edges] = False
+                # -1 on padding and in units without a path: their frames are never revealed.
                 best = real.long().sub(1).masked_scatter(real, best_N)
                 eligible = best >= 0
-                shown = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
-                revealed = best.masked_fill(~shown, -1)
-            parts["revealed"] = shown.sum().float(), real.sum()
+                # Any frame of a path may be revealed, not only wrong ones.
+                reveal = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
+                revealed = best.masked_fill(~reveal, -1)
+            parts["revealed"] = reveal.sum().float(), real.sum()
             auxiliary = model.auxiliary_loss(draft, best, ratio)
         hidden_ND = frames.pack(model.decode(draft, revealed))
         if paths is None:
             open_BT = real if revealed is None else real & (revealed < 0)
             open_N = open_BT.flatten()[frames.index_N]
-            loss = self._by_frame(model, hidden_ND, targets, open_N, parts)
+            loss, nll_N, _ = output_loss(
+                hidden_ND,
+                model.output_weight,
+                targets.token,
+                open_N.to(hidden_ND.dtype),
+                self.label_smoothing,
+            )
+            parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)
             counted_B = open_BT.sum(dim=1)
             count = counted_B.sum().clamp(min=1)
         else:
-            loss, count = _by_path(model, hidden_ND, paths, parts)
+            # In validation no gradient is needed, so none is computed for the weight.
+            weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
+            nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
+            loss, count = nll_G.sum(), paths.count
+            parts["nll_current"] = nll_G.detach().sum(), count
+            parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
             counted_B = targets.labels
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()
             parts |= auxiliary.parts
         return LossParts(loss=loss, count=count, parts=parts)
-
-    def _by_frame(
-        self,
-        model: NonAutoregressiveModel,
-        hidden_ND: Tensor,
-        targets: Targets,
-        open_N: Tensor,
-        parts: dict[str, tuple[Tensor, Tensor]],
-    ) -> Tensor:
-        """Return the cross-entropy of the frames that were not revealed, summed."""
-        factor_N = open_N.to(hidden_ND.dtype)
-        loss, nll_N, _ = output_loss(
-            hidden_ND, model.output_weight, targets.token, factor_N, self.label_smoothing
-        )
-        parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)
-        return loss
-
-
-def _by_path(
-    model: NonAutoregressiveModel,
-    hidden_ND: Tensor,
-    paths: Paths,
-    parts: dict[str, tuple[Tensor, Tensor]],
-) -> tuple[Tensor, Tensor]:
-    """Return the negative log-likelihood of the units with a path, and the count of their labels."""
-    weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-    nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
-    loss = nll_G.sum()
-    parts["nll_current"] = nll_G.detach().sum(), paths.count
-    parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
-    return loss, paths.count
 
 
 def _best_symbols(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
