@@ -438,7 +438,10 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
     (tmp_path / "two.yaml").write_text(text)
     page = render(read_experiment(tmp_path / "two.yaml"), {"rows": {}, "data": {}, "versions": {}})
-    assert "COMET is left out: " + ("COMET runs in an environment" if model else "no model is named") in page
+    assert (
+        "COMET is left out: " + ("COMET needs a separate environment" if model else "no model is named")
+        in page
+    )
 
 
 @loop_over("path", SHIPPED)
