@@ -12,10 +12,11 @@ Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B
 cache, S source tokens, H heads, K per head.
 """
 
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -157,42 +158,52 @@ class SourceSide:
             self.__dict__["spans"] = spans
 
 
-class StatePart(Protocol):
-    """State of a model part other than the keys and values of its attention.
+class TargetContext(ABC):
+    """What a decoder attends to in other rows, in addition to the keys and values of its attention.
 
     `extra_slots`: the number of tokens that it adds before every row.
     """
 
-    extra_slots: int
+    extra_slots: int = 0
 
-    def open(self, state: "DecoderState") -> None:
-        """Prepare for decoding; the part may append its own caches to `state.caches`."""
+    def open(self, state: "DecoderState") -> None:  # noqa: B027
+        """Prepare for decoding; it may append its own caches to `state.caches`."""
 
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Receive finished hypotheses: see `State.finish`."""
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:  # noqa: B027
+        """Receive finished hypotheses: see `DecoderState.finish`."""
 
+    @abstractmethod
     def select(self, entries: Tensor) -> None:
         """Keep the given entries [B']."""
 
-    def select_rows(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:  # noqa: B027
         """Row i continues the hypothesis of the former row rows[i]."""
+
+    def extend(self, sentence: Tensor, state: "DecoderState") -> Tensor:
+        """Return sentence indices of decoder inputs, with extra tokens in front: [R, T] -> [R, T']."""
+        return sentence
+
+    @abstractmethod
+    def mix(self, x_RTD: Tensor, sentence: Tensor, state: "DecoderState") -> Tensor:
+        """Add what embedded decoder inputs [R, T, D] attend to in other rows: -> [R, T', D]."""
 
 
 @dataclass(slots=True)
 class DecoderState:
     """The encoded source and, after `open`, the caches and the position of each row.
 
-    `attentions`: the number of self-attentions with a cache. `sees`: the slots of each beam's past; None as
-    long as every row uses all slots (one beam, no padding). `sentence` and `rank` describe the last token of
-    each row, from which positions continue; `slot_sentence` and `slot_position` describe the tokens in the
-    slots. `kept`: tensors that layers compute once for all steps, under names of their own.
+    Search widens, re-orders and selects it, and never reads its content. `attentions`: the number of
+    self-attentions with a cache. `sees`: the slots of each beam's past; None as long as every row uses all
+    slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
+    positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots. `kept`: tensors
+    that layers compute once for all steps, under names of their own.
     """
 
     source: SourceSide
     attentions: int
     rows: Any = None  # the `Source` that the model encoded
     layouts: Any = None  # `Layouts` of complete rows
-    parts: list[StatePart] = field(default_factory=list)
+    context: TargetContext | None = None  # if rows attend to each other
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
     last: Tensor | None = None  # [R], the last current sentence, if segments count back from it
     caches: list[KeyValueCache] = field(default_factory=list)
@@ -218,13 +229,13 @@ class DecoderState:
         """Allocate caches for `slots` tokens per row, padding included, with one row per entry."""
         self.source.open()
         like = self.source.keys_values[0][0]
-        slots += sum(part.extra_slots for part in self.parts)
+        slots += 0 if self.context is None else self.context.extra_slots
         self.capacity = slots
         self.caches = [KeyValueCache(like.size(0), slots, like) for _ in range(self.attentions)]
         self.slot_sentence = torch.full((like.size(0), slots), -1, device=like.device)
         self.slot_position = torch.zeros_like(self.slot_sentence)
-        for part in self.parts:
-            part.open(self)
+        if self.context is not None:
+            self.context.open(self)
 
     def positions(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
         """Return the positions of the given tokens in their rows and in their sentences: [R, T] each."""
@@ -369,9 +380,13 @@ class DecoderState:
         past[:, :, first : self.used] = past.take_along_dim(origin[:, None], dim=2)
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Pass hypotheses of finished entries to the parts through which other rows attend to them."""
-        for part in self.parts:
-            part.finish(entries, tokens, sentence)
+        """Pass hypotheses of finished entries to other rows that attend to them, before `select` drops them.
+
+        `entries` [E] are indices among the entries still in the state. `tokens` and `sentence` [E, T] are the
+        decoder inputs of their best hypotheses, from the first on, -1 on padding.
+        """
+        if self.context is not None:
+            self.context.finish(entries, tokens, sentence)
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each; the other entries are finished."""
@@ -383,13 +398,13 @@ class DecoderState:
                 setattr(self, name, value.index_select(0, entries))
         self._select_rows((entries[:, None] * beam + torch.arange(beam, device=entries.device)).flatten())
         self.source.select(entries)
-        for part in self.parts:
-            part.select(entries)
+        if self.context is not None:
+            self.context.select(entries)
 
     def _select_rows(self, rows: Tensor) -> None:
         for name in ("shift", "last", "length", "sentence", "rank"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))
-        for part in self.parts:
-            part.select_rows(rows)
+        if self.context is not None:
+            self.context.select_rows(rows)

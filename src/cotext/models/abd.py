@@ -36,8 +36,8 @@ from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
-from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.layers.state import DecoderState, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, Embedder
 
 
 class DatapointAttention(nn.Module):

@@ -13,7 +13,7 @@ from cotext.data.batch import Source
 from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layouts import ContextLayout
-from cotext.layers.state import DecoderState
+from cotext.layers.state import TargetContext
 
 
 class Embedder(Protocol):
@@ -34,33 +34,6 @@ class Embedder(Protocol):
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Embed extra vectors before their rows: [R, D] -> [R, D]."""
-
-
-class TargetContext(ABC):
-    """What a decoder attends to in other rows: a part of its state, see `StatePart`."""
-
-    extra_slots: int = 0
-
-    def open(self, state: DecoderState) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    @abstractmethod
-    def select(self, entries: Tensor) -> None:
-        """See `StatePart`."""
-
-    def select_rows(self, rows: Tensor) -> None:  # noqa: B027
-        """See `StatePart`."""
-
-    def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Return sentence indices of decoder inputs, with extra tokens in front: [R, T] -> [R, T']."""
-        return sentence
-
-    @abstractmethod
-    def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Add what embedded decoder inputs [R, T, D] attend to in other rows: -> [R, T', D]."""
 
 
 @dataclass(frozen=True, slots=True)

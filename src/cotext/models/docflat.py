@@ -34,8 +34,8 @@ from cotext.layers.flat_batch import (
 from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.layers.state import DecoderState, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, Embedder
 
 
 class FlatBatch(BatchContext):

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal
 
 from torch import Tensor, nn
 
@@ -21,35 +21,6 @@ from cotext.layers.layouts import Layouts
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
-
-
-class State(Protocol):
-    """The encoded source and, after `open`, the decoder state.
-
-    Search widens, re-orders and selects it, and never reads its content.
-    """
-
-    def open(self, slots: int) -> None:
-        """Allocate `slots` tokens per row, padding included.
-
-        From now on, `decode` continues after the tokens decoded before.
-        """
-
-    def widen(self, beam: int) -> None:
-        """Repeat every row `beam` times."""
-
-    def reorder(self, origin: Tensor) -> None:
-        """Row i continues the former row origin[i] of the same entry: [R]."""
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Receive finished hypotheses, before `select` drops their entries.
-
-        `entries` [E] are indices among the entries still in the state. `tokens` and `sentence` [E, T] are the
-        decoder inputs of their best hypotheses, from the first on, -1 on padding.
-        """
-
-    def select(self, entries: Tensor, beam: int) -> None:
-        """Keep the given entries [B'] with all `beam` rows of each."""
 
 
 class System(nn.Module, ABC):
@@ -161,7 +132,7 @@ class TranslationModel(System):
 
     @abstractmethod
     def encode(self, source: Source) -> Any:
-        """Encode the source; return the kind of `State` of the system."""
+        """Encode the source; return the state of the decoder, as search uses it: see `DecoderState`."""
 
     @abstractmethod
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:

@@ -20,8 +20,8 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.layers.layouts import ContextLayout
 from cotext.layers.start import Blended
-from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, Embedder, TargetContext
+from cotext.layers.state import DecoderState, TargetContext
+from cotext.models.batch_context import BatchContext, Embedder
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.layouts import Layouts
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.state import DecoderState, SourceSide, StatePart
-from cotext.models.batch_context import BatchContext, TargetContext
+from cotext.layers.state import DecoderState, SourceSide
+from cotext.models.batch_context import BatchContext
 from cotext.models.interface import DocumentLayer, TranslationModel
 
 
@@ -130,14 +130,13 @@ class Transformer(TranslationModel):
         layouts = source.layouts or self.layouts(source, training=self.training)
         if self.batch_context is not None and self.batch_context.left_out():
             layouts = self._source_layouts(source, self.training, left_out=True)
-        embed, parts = self._embedder(layouts), list[StatePart]()
+        embed, context = self._embedder(layouts), None
         layout = layouts.source.bound(self._shared("source"))
         if self.batch_context is None or layouts.context is None:
             x = embed.source(source)
         else:
             x = self.batch_context.read(source, embed, layouts.context.found)
             context = self.batch_context.target(source, embed, layouts.context.found)
-            parts = [] if context is None else [context]
         x = layout.pack(x)
         for block in self.encoder:
             # From here on, context has done its work: its tokens leave the encoder.
@@ -153,13 +152,13 @@ class Transformer(TranslationModel):
             attentions=self._caches,
             rows=source,
             layouts=layouts,
-            parts=parts,
+            context=context,
             shift=embed.shift_of(source),
             last=embed.last_of(source),
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        context = next((part for part in state.parts if isinstance(part, TargetContext)), None)
+        context = state.context
         # Layouts for training are made in advance; scoring makes them here.
         if not state.caches and state.layouts.input_sentence is not sentence:
             state.layouts = self._with_target(state.layouts, state.rows, sentence, self.training)

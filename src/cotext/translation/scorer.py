@@ -6,10 +6,10 @@ of a sentence is the sum of the log-probabilities of its labels, closing symbol 
 """
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -29,7 +29,6 @@ from cotext.translation.plan import DecodingPlan, kind_of
 # take memory in proportion to their length.
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +152,11 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
         )
 
 
-class Reading(Protocol[T_co]):
-    """A scoring function of the current sentences of instances: `score_instances` or `score_labels`."""
-
-    def __call__(
-        self,
-        model: Any,
-        instances: Sequence[Instance],
-        symbols: SpecialSymbols,
-        max_tokens: int,
-        device: torch.device,
-        groups: Sequence[Sequence[int]] | None,
-    ) -> Sequence[Sequence[T_co]]:
-        """As `score_instances`: one entry for every current sentence of every instance."""
+# A scoring function of the current sentences of instances: `score_instances`, `score_labels` or the like.
+Reading = Callable[
+    [Any, Sequence[Instance], SpecialSymbols, int, torch.device, Sequence[Sequence[int]] | None],
+    Sequence[Sequence[T]],
+]
 
 
 class DocumentScorer:
