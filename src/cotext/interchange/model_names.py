@@ -66,7 +66,7 @@ def resolve_run(name: str | Path) -> Path:
         fetch(text, _cache() / text)
         return _cache() / text
     neighbours = (str(folder) for folder in path.parent.iterdir() if _is_run(folder))
-    near = nearest_known(text, [*known, *neighbours])
+    near = nearest_known(text, [*known, *neighbours]) or "; `cotext models` lists those that are here"
     raise CotextError(f"{text}: no such run folder, and no installed model of this name{near}")
 
 
