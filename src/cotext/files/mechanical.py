@@ -11,6 +11,7 @@ Words are compared with those of the same text alone, so that no word list of a 
 py3langid is installed, it has a say in which language a sentence is.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -32,8 +33,16 @@ _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in commo
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
 _UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
-_FOREIGN: Final = 0.05  # share of letters in the script of the output, below which it is another
-_SAMPLE: Final = 100_000  # characters by which the script of the output is known
+_SPELT: Final = (
+    20.0  # nats from which a text is spelt as the source's language; 0 if it does not fit its source
+)
+_UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
+_FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
+# Share of a sentence's words that have to be in a foreign script: at least, at most, and times that of the output.
+_LEAST_FOREIGN: Final = 0.25
+_MOST_FOREIGN: Final = 0.8
+_RARE: Final = 7.0
+_SAMPLE: Final = 1000  # sentences by which the script of the output is known
 _SURE: Final = 0.95  # of the identifier of languages
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Placeholders, and tags that end or have attributes: nobody translates them.
@@ -63,6 +72,7 @@ class MechanicalChecks:
     ) -> None:
         self._pairs, self._language = pairs, primary_language(target_language)
         self._fit = fit or [-float(number) for number in range(len(pairs))]
+        self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
@@ -74,8 +84,11 @@ class MechanicalChecks:
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
-        scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
-        self._script = max(scripts, key=scripts.__getitem__, default="")
+        self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
+        self._spelt = [
+            Counter(each for words in side for each in _trigrams(words))
+            for side in zip(*self._words, strict=True)
+        ]
 
     def faults(self, number: int) -> list[Fault]:
         """The faults of a pair."""
@@ -89,9 +102,9 @@ class MechanicalChecks:
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
-        if len(target) < _LEAST_WORDS or not _alike(source, target):
-            return None
         words = self._words[number][0]
+        if sum(len(word) > 1 for word in words) < _LEAST_WORDS or not _alike(source, target):
+            return None
         usual = [word for word in words if self._is_translated(word)]
         left = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > 1 for word in words)
@@ -107,7 +120,7 @@ class MechanicalChecks:
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]
-        if source and len(target) <= _LEAST_WORDS:
+        if len(target) < _LEAST_WORDS + (not self._unfit[number]):
             return None
         for other in self._repeated[_folded(self._pairs[number][1])]:
             worse = self._fit[number] < self._fit[other]
@@ -115,20 +128,38 @@ class MechanicalChecks:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 
-    def _foreign(self, number: int) -> Fault | None:
-        target, scripts = self._pairs[number][1], _scripts(self._pairs[number][1])
+    def _spelt_as_source(self, number: int) -> float:
+        """How much likelier the letters of a sentence are in the source's language than in the output's.
+
+        In nats; of words that its own source does not have, and without what the sentence itself counts for.
+        """
         source, words = self._words[number]
-        if len(words) <= _LEAST_WORDS:
+        own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
+        totals = [counts.total() + 1 for counts in self._spelt]
+        of_source, of_output = self._spelt
+        return sum(
+            math.log((of_source[each] + 0.5) / totals[0])
+            - math.log((of_output[each] - (each in own) + 0.5) / totals[1])
+            for each in letters
+        )
+
+    def _foreign(self, number: int) -> Fault | None:
+        source, words = self._words[number]
+        new = [word for word in words if word not in source]
+        unfit = self._unfit[number]
+        if len(words) < _LEAST_WORDS + (not unfit) or len(new) <= len(words) / 2:
             return None
-        is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
-        if is_new and scripts[self._script] < _FOREIGN * scripts.total():
-            return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
-        # What stands for no source sentence is in doubt anyway.
-        known = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
-        of_source = sum(map(self._is_translated, words)) / len(words)
-        if known < _UNKNOWN and of_source > 1 - _KEPT:
-            return Fault("language", round(1 - known, 2), "has the words of the source's language")
-        found = identified(target) if known < _UNKNOWN and self._language else None
+        for script, count in _scripts(new).items():
+            usual = self._scripts[script] / max(1, self._scripts.total())
+            least = min(_MOST_FOREIGN, max(_LEAST_FOREIGN, _RARE * usual))
+            if usual < _FOREIGN and count > least * len(new):
+                return Fault("language", 0.98, f"is written in {script.title()}")
+        if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
+            return Fault(
+                "language", round(1 / (1 + math.exp(-score)), 2), "is spelt as the source's language"
+            )
+        known = sum(self._in_target[word] > 1 for word in words) / len(words)
+        found = identified(self._pairs[number][1]) if self._language and (unfit or known < _UNKNOWN) else None
         if found and found[0] != self._language and found[1] > _SURE:
             return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
         return None
@@ -202,6 +233,11 @@ def _words(text: str) -> list[str]:
     return [word.text for word in words_of(without_placeholders(text).casefold()) if word.text.isalpha()]
 
 
+def _trigrams(words: Sequence[str]) -> set[str]:
+    text = f" {' '.join(words)} "
+    return {text[at : at + 3] for at in range(len(text) - 2)} if words else set()
+
+
 def _alike(source: Sequence[str], target: Sequence[str]) -> bool:
     return (Counter(source) & Counter(target)).total() >= _ALIKE * max(len(source), len(target), 1)
 
@@ -211,11 +247,9 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
     return 2 * (a & b).total() / max(1, a.total() + b.total())
 
 
-def _scripts(text: str) -> Counter[str]:
-    """Letters by script, as Unicode names it; kana count as Han."""
-    names = (
-        unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha()
-    )
+def _scripts(words: Iterable[str]) -> Counter[str]:
+    """Words by the script of their first letter, as Unicode names it; kana count as Han."""
+    names = (unicodedata.name(word[0], "").split(" ", 1)[0].split("-")[0] for word in words)
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
 
 
