@@ -7,14 +7,16 @@ cotext audit OUT/reference.txt --source OUT/original.txt --json > OUT/reference.
 python -m benchmarks.study.planted score OUT ...
 
 FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence per line and an empty line between documents. With
-`--documents`, so many documents of 8 to 120 sentences are read, in a random order that is always the same, from
-`--first` on: other numbers are other documents. `plant` writes OUT/source.txt and OUT/output.txt with faults, OUT/original.txt and OUT/reference.txt without, and
-OUT/truth.json. It imports nothing of the package.
+`--documents`, so many documents of 8 to 120 sentences are read, from `--first` on. Their order is random and
+always the same, so that other numbers are other documents. `plant` writes OUT/source.txt and OUT/output.txt
+with faults, OUT/original.txt and OUT/reference.txt without, and OUT/truth.json. It imports nothing of the
+package.
 
-Faults stand in documents of eight sentences or more, in sentences of four words or more (eight characters of
-Chinese) on both sides, at least four sentences apart; the original of a copied sentence has none. A finding is right where one of its kind was planted
-in that sentence or a neighbour of it; every other finding is wrong, but for those that the reference has
-too ("known"), which are counted there.
+Faults are in documents of eight sentences or more, in sentences of four words or more (eight characters of
+Chinese) on both sides, at least four sentences apart. The original of a copied sentence has no fault, and
+neither has the place to which a sentence moves. A finding is right if one of its kind was planted in that
+sentence or a neighbour of it; every other finding is wrong, except for those that the reference has too
+("known"), which are counted there. Intervals are of 95 % (Wilson 1927).
 """
 
 import argparse
@@ -327,6 +329,16 @@ def main() -> None:
     print(truth["sentences"], dict(Counter(each.kind for each in planter.planted)))
 
 
+def share(part: int, whole: int) -> str:
+    """A percentage and its interval."""
+    if not whole:
+        return "-"
+    z, p = 1.96, part / whole
+    centre, half = p + z * z / (2 * whole), z * (p * (1 - p) / whole + (z / (2 * whole)) ** 2) ** 0.5
+    low, high = ((centre + sign * half) / (1 + z * z / whole) for sign in (-1, 1))
+    return f"{100 * p:.1f} ({100 * low:.1f}-{100 * high:.1f})"
+
+
 def score(folders: list[Path], show: bool) -> None:
     """Print recall and precision by kind, of all folders together, and what is found in the references."""
     counts: dict[str, Counter[str]] = {}
@@ -367,11 +379,11 @@ def score(folders: list[Path], show: bool) -> None:
         "references",
         "in 1,000",
     )
-    print(f"{'kind':13}" + "".join(f"{title:>11}" for title in titles))
+    print(f"{'kind':13}" + "".join(f"{title:>18}" for title in titles))
     for kind, each in sorted(counts.items()):
         judged = each["told"] - each["old"]
-        recall = f"{each['found'] / each['planted']:.1%}" if each["planted"] else "-"
-        precision = f"{(each['told'] - each['wrong']) / judged:.1%}" if judged else "-"
+        recall = share(each["found"], each["planted"])
+        precision = share(each["told"] - each["wrong"], judged)
         figures = (
             each["planted"],
             each["found"],
@@ -384,7 +396,7 @@ def score(folders: list[Path], show: bool) -> None:
         print(
             f"{kind:13}"
             + "".join(
-                f"{f:>11}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
+                f"{f:>18}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
             )
         )
 

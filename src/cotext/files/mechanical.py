@@ -33,12 +33,12 @@ _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in commo
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
 _UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
-_SPELT: Final = (
-    20.0  # nats from which a text is spelt as the source's language; 0 if it does not fit its source
-)
+# Nats by which letters speak for the source's language; 0 suffices if the text does not fit its source.
+_SPELT: Final = 20.0
 _UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
 _FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
-# Share of a sentence's words that have to be in a foreign script: at least, at most, and times that of the output.
+# Share of words in a foreign script from which a sentence is foreign: `_RARE` times the share of the output,
+# within these bounds.
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0
@@ -64,7 +64,8 @@ class MechanicalChecks:
     """Checks of sentence pairs of one text.
 
     `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
-    translations, the one that fits less is the copy, or else the later one.
+    translations, the one that fits less is the copy, or else the later one. Of a pair that does not fit, less
+    evidence is needed that it is copied or in another language.
     """
 
     def __init__(
@@ -129,9 +130,10 @@ class MechanicalChecks:
         return None
 
     def _spelt_as_source(self, number: int) -> float:
-        """How much likelier the letters of a sentence are in the source's language than in the output's.
+        """Return the log-likelihood ratio of the source's language and the output's, in nats.
 
-        In nats; of words that its own source does not have, and without what the sentence itself counts for.
+        Both are models of three letters in a row, by the sentences that have them. Words of the own source
+        do not count, and neither does the sentence itself.
         """
         source, words = self._words[number]
         own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
@@ -234,6 +236,7 @@ def _words(text: str) -> list[str]:
 
 
 def _trigrams(words: Sequence[str]) -> set[str]:
+    """Return all three characters in a row, with spaces between and around words."""
     text = f" {' '.join(words)} "
     return {text[at : at + 3] for at in range(len(text) - 2)} if words else set()
 
@@ -248,7 +251,7 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
 
 
 def _scripts(words: Iterable[str]) -> Counter[str]:
-    """Words by the script of their first letter, as Unicode names it; kana count as Han."""
+    """Count words by the script of their first letter, as Unicode names it; kana count as Han."""
     names = (unicodedata.name(word[0], "").split(" ", 1)[0].split("-")[0] for word in words)
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
 

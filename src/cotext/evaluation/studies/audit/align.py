@@ -1,8 +1,12 @@
-"""Alignment of an output with its source, without a dictionary, and the sentences that stand elsewhere.
+"""Alignment of an output with its source, and the sentences that are in another place.
 
-Which words translate each other is learned from the audited text alone, as in `cotext.data.alignment`. Two
-things differ from the alignment of a corpus. Lost and added sentences are rarer, and a text that stands in
-the place of a translation is paired with its source, however unlike they are: one fault is one bead.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Three things differ from
+the alignment of a corpus:
+
+1. Lost, added and merged sentences are less likely.
+2. A text in the place of a translation is paired with the source sentence, however unlike they are, so that
+   one fault is one bead.
+3. Sentences may be in another place of their document.
 """
 
 import math
@@ -18,22 +22,24 @@ from cotext.data.alignment import PRIORS, Floats, Side
 Path = Sequence[alignment.Bead]
 
 _ROUNDS: Final = 2  # of learning words from the last alignment
-_RARER: Final = 3.0  # nats by which a lost or added sentence is less likely than in a corpus, each
-_REPLACED: Final = -6.0  # the least score of two sentences in the same place, in nats
-_SUSPECT: Final = 0.0  # the same, of an output sentence that is no translation by itself
-_MOVED: Final = 0.0  # score from which two sentences in different places are translations, in nats
-_TAKEN: Final = 4.0  # the same, of a sentence that another bead has as well
-_SWAPPED: Final = 6.0  # by which two neighbours have to fit better the other way round
-_LEAST_MERGED: Final = 0.01  # the least share of merged sentences, as far as the text shows
+# Scores are in nats.
+_RARER: Final = 3.0  # added to both sentences of a pair, since lost and added ones are rarer than in a corpus
+_REPLACED: Final = -6.0  # the lowest score of a pair in the same place
+_SUSPECT: Final = 0.0  # the lowest score if the output sentence is unlikely to be a translation of anything
+_MOVED: Final = 0.0  # the lowest score of a lost and an added sentence that are one moved sentence
+_TAKEN: Final = 4.0  # the same, if one of them is in a bead with other sentences
+_SWAPPED: Final = 6.0  # gain from which two neighbours have changed places
+_LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _ALONE: Final = math.log(PRIORS[1, 0])
 
 
 @dataclass(frozen=True, slots=True)
 class Bead:
-    """Source and output sentences that belong together, from 0; one of the sides may be empty.
+    """Source and output sentences that correspond, counted from 0; one of the sides may be empty.
 
-    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: of a sentence that stands alone,
-    the probability that its neighbours' translations do not hold it; of a moved one, that of its score.
+    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: if a side is empty, the
+    probability that the sentence is not a part of the bead before or after it. `moved`: the sentences are in
+    different places.
     """
 
     source: tuple[int, ...]
@@ -44,7 +50,7 @@ class Bead:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the output is too unlike the source to be its translation."""
+        """Whether another text seems to be in the place of the translation."""
         return bool(self.source and self.output) and self.score <= _REPLACED
 
 
@@ -56,11 +62,14 @@ def align(
 ) -> list[Bead]:
     """Align the documents of two texts; return beads in the order of the text, numbered over all documents.
 
-    `suspects`: output sentences that are unlikely to be the translation of anything, such as repeated ones.
-    `reference` has one line for each line of the source, whose words are added to those of the source.
+    `suspects`: for each output sentence, whether it is unlikely to be a translation of anything, as repeated
+    ones. `reference` has one line for each line of the source; its words are added to those of the source.
     """
     if reference is not None:
-        source = [[" ".join(lines) for lines in zip(*both)] for both in zip(source, reference, strict=True)]
+        source = [
+            [f"{line} {other}" for line, other in zip(*both, strict=True)]
+            for both in zip(source, reference, strict=True)
+        ]
     documents = list(zip(source, output, strict=True))
     vocabulary = alignment.Vocabulary()
     sides = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
@@ -83,7 +92,7 @@ def align(
 
 
 class _Judge:
-    """Scores of words, lengths and merged sentences, learned from paths through documents."""
+    """Scores of words, lengths and merged sentences, learned from the paths of all documents."""
 
     def __init__(self, sides: Sequence[tuple[Side, Side]], paths: Sequence[Path], vocabulary: int) -> None:
         pairs = [
@@ -96,11 +105,11 @@ class _Judge:
         self._lexicon = alignment.Lexicon(words, vocabulary)
         self._lengths = alignment.Lengths.of(sides)
         merged = sum(len(i) + len(j) > 2 for _, _, i, j in pairs) / max(1, len(pairs))
-        # Wrong beads of a text without merged sentences are few, and would lead to more of them.
+        # Squared, as the few wrong ones of a text without merged sentences would lead to more of them.
         self._merged = math.log(max(merged, _LEAST_MERGED) ** 2 / 2 / PRIORS[1, 2])
 
     def path(self, sides: tuple[Side, Side], floors: Floats, before: Path) -> Path:
-        """The best path, near an earlier one if the document is long; `floors`: least scores of pairs, [M]."""
+        """Return the best path, in long documents near an earlier one; `floors`: lowest scores, [M]."""
         source, output = sides
 
         def scores(i: range, j: range) -> Floats:
@@ -115,7 +124,7 @@ class _Judge:
         return alignment.align_sides(source, output, band, scores)
 
     def beads(self, source: Side, output: Side, floors: Floats, path: Path) -> list[Bead]:
-        """The beads of a path, with sentences in other places as beads of their own, and their confidence."""
+        """Return the beads of a path; sentences in other places are separate beads."""
         moved = self._moved(source, output, floors, path)
         apart: list[alignment.Bead] = []
         for i, j in path:
@@ -123,7 +132,7 @@ class _Judge:
             rest = tuple(s for s in i if s not in moved), tuple(t for t in j if t not in moved.values())
             apart += [rest] if any(rest) else []
         fits = self._fits(source, output, apart)
-        # A sentence that stands alone, beside a neighbour: how much likelier it is that they are one bead.
+        # Beads with an empty side, and their neighbours: how much more likely both are one bead.
         beside = [
             (b, n)
             for b, bead in enumerate(apart)
@@ -151,20 +160,9 @@ class _Judge:
         return beads
 
     def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, int]:
-        """Source sentences whose translation stands in another place, and its number."""
+        """Return the source sentences whose translations are in another place, and their numbers."""
         fits = self._fits(source, output, path)
-        moved: dict[int, int] = {}
-        # Neighbours that changed places; what they are aligned with has taught words that speak for it.
-        pairs = [
-            b for b in range(len(path) - 1) if all(len(side) == 1 for n in (b, b + 1) for side in path[n])
-        ]
-        crossed = self._fits(
-            source, output, [(path[n][0], path[m][1]) for b in pairs for n, m in ((b, b + 1), (b + 1, b))]
-        )
-        for b, one, other in zip(pairs, crossed[::2], crossed[1::2], strict=True):
-            (i, j), (k, m) = path[b], path[b + 1]
-            if one + other - fits[b] - fits[b + 1] > _SWAPPED and i[0] not in moved:
-                moved |= {i[0]: m[0], k[0]: j[0]}
+        moved = self._swapped(source, output, path, fits)
         loose = [b for b, (i, j) in enumerate(path) if len(i) != 1 or len(j) != 1 or fits[b] <= _REPLACED]
         settled = set(moved), set(moved.values())
         for at in range(0, len(loose), alignment.BLOCK // 2):
@@ -189,11 +187,29 @@ class _Judge:
                         moved[i] = j
         return moved
 
+    def _swapped(self, source: Side, output: Side, path: Path, fits: Sequence[float]) -> dict[int, int]:
+        """Return neighbours that changed places, as `_moved` does.
+
+        What they are aligned with has taught words that speak for it, so that they may fit either way.
+        """
+        pairs = [
+            b for b in range(len(path) - 1) if {len(side) for n in (b, b + 1) for side in path[n]} == {1}
+        ]
+        crossed = self._fits(
+            source, output, [(path[n][0], path[m][1]) for b in pairs for n, m in ((b, b + 1), (b + 1, b))]
+        )
+        swapped: dict[int, int] = {}
+        for b, one, other in zip(pairs, crossed[::2], crossed[1::2], strict=True):
+            ((i,), (j,)), ((k,), (m,)) = path[b], path[b + 1]
+            if one + other - fits[b] - fits[b + 1] > _SWAPPED and i not in swapped:
+                swapped |= {i: m, k: j}
+        return swapped
+
     def _scores(self, source: Side, output: Side) -> Floats:
         return self._lengths.scores(source, output) + self._lexicon.scores(source, output)
 
     def _fits(self, source: Side, output: Side, path: Path) -> list[float]:
-        """The score of every bead; 0 where a sentence stands alone."""
+        """Return the score of every bead; 0 if one of its sides is empty."""
         sides = source.joined([i for i, _ in path]), output.joined([j for _, j in path])
         found: list[float] = []
         for at in range(0, len(path), alignment.BLOCK):

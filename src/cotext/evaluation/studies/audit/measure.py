@@ -12,7 +12,7 @@ from cotext.data.languages import language_code, language_of_name
 from cotext.data.splitting import join_sentences
 from cotext.data.words import occurrences
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.profile import POSITIONS, by_position
+from cotext.evaluation.metrics.profile import by_position
 from cotext.evaluation.studies.audit.align import Bead, align
 from cotext.evaluation.studies.audit.drift import changed_names, drifts
 from cotext.evaluation.studies.audit.figures import Audit, Finding, Position, SystemAudit
@@ -22,7 +22,7 @@ from cotext.files.mechanical import Fault, MechanicalChecks, identified
 from cotext.runtime.errors import CotextError
 from cotext.translation.terms.terms import Glossary, TermGuide
 
-_UNLIKE: Final = -0.12  # score of a pair for each character, below which it is no translation
+_UNLIKE: Final = -0.12  # score per source character, in nats, below which another text is in the place
 _LEAST: Final = 0.5  # confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # what stands there instead of a translation
 _SAMPLE: Final = 100  # sentences by which the language of a text is identified
@@ -77,7 +77,7 @@ class _Auditor:
         sides = [text.documents for text in (source, output, *([reference] if reference else []))]
         if len(source.documents) != len(output.documents):
             sides = [[[line for lines in side for line in lines]] for side in sides]
-        # Sides without each other: what is repeated or in another language, whatever it stands for.
+        # Each side alone: output sentences that are repeated or in another language, whatever their source.
         lines = [*(("", line) for _, line in self._output), *((line, "") for _, line in self._source)]
         checks = MechanicalChecks(lines, languages[1])
         faults = [checks.faults(number) for number in range(len(self._output))]
@@ -133,37 +133,30 @@ class _Auditor:
                 yield number, Fault("term", 0.95, f"forbidden: {form}")
 
     def _positions(self, findings: Sequence[Finding]) -> list[Position]:
-        """Findings, and chrF where there is a reference, by the place of a sentence in its document."""
+        """Return findings, and chrF if there is a reference, by the number of a sentence in its document."""
         place = [n for lines in self._documents.documents for n in range(1, len(lines) + 1)]
-        found = [place[max(each.sentence, 1) - 1] for each in findings]
-        if self._reference:
-            aligned = [""] * len(self._source)
-            for bead in self._beads:
-                if bead.source:
-                    aligned[bead.source[0]] = self._texts(bead)[1]
-            rest = iter(aligned)
-            sides = [
-                [
-                    Document(name, tuple(next(rest) for _ in lines))
-                    for name, lines in zip(self._documents.names, self._documents.documents, strict=True)
-                ],
-                [
-                    Document(*each)
-                    for each in zip(self._documents.names, map(tuple, self._reference.documents), strict=True)
-                ],
-            ]
-            buckets = by_position([sides[0]], sides[1], ["chrf"], target_language=self._languages[1] or None)
-            scores = {bucket.first: bucket.scores[0][0].value for bucket in buckets}
-        else:
-            scores = {}
-        table = []
-        for first, stop in zip(POSITIONS, (*POSITIONS[1:], 1 << 60), strict=True):
-            sentences = sum(first <= n < stop for n in place)
-            if sentences:
-                name = str(first) if stop == first + 1 else f"{first}-{stop - 1 if stop < 1 << 60 else ''}"
-                count = sum(first <= n < stop for n in found)
-                table.append(Position(name, sentences, count, scores.get(first)))
-        return table
+        counts = Counter(place[max(each.sentence, 1) - 1] for each in findings)
+        texts = {bead.source[0]: self._texts(bead)[1] for bead in self._beads if bead.source}
+        numbers = iter(range(len(place)))
+        output = [
+            Document(name, tuple(texts.get(next(numbers), "") for _ in lines))
+            for name, lines in zip(self._documents.names, self._documents.documents, strict=True)
+        ]
+        given = self._reference and [
+            Document(document.id, tuple(lines))
+            for document, lines in zip(output, self._reference.documents, strict=True)
+        ]
+        language = self._languages[1] or None
+        buckets = by_position([output] if given else [], given or output, ["chrf"], target_language=language)
+        return [
+            Position(
+                each.name,
+                each.sentences,
+                sum(counts[n] for n in range(each.first, (each.last or len(place)) + 1)),
+                each.scores[0][0].value if each.scores else None,
+            )
+            for each in buckets
+        ]
 
     def _texts(self, bead: Bead) -> tuple[str, str]:
         return (
@@ -179,14 +172,14 @@ class _Auditor:
         return Finding(fault.kind, name, first + 1, where, confidence, *self._texts(bead), fault.note)
 
     def _unlike(self, bead: Bead) -> list[Fault]:
-        """The fault of a sentence in whose place another text stands."""
+        """Return the fault of a pair whose output is another text than the translation, if it is one."""
         surplus = _UNLIKE * len(self._texts(bead)[0]) - bead.score
         if not bead.is_replaced or surplus < 0:
             return []
-        return [Fault("lost", 1 / (1 + math.exp(-surplus)), "another text stands in its place")]
+        return [Fault("lost", 1 / (1 + math.exp(-surplus)), "another text is in its place")]
 
     def _misplaced(self) -> Iterator[Finding]:
-        """Sentences that are lost, added or in another place."""
+        """Return the findings of lost, added and moved sentences."""
         before = -1
         for bead in self._beads:
             if not bead.source:
