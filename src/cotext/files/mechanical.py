@@ -11,6 +11,7 @@ Words are compared only with words of the same text, so that no word lists are n
 installed, it also identifies languages.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -27,14 +28,22 @@ from cotext.translation.dropped import counted_places, dropped_numbers
 
 _REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
-_LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
-_ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
-_KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
-_UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
-_UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
-_FOREIGN: Final = 0.05  # share of letters in the script of the output, below which the script is different
-_SAMPLE: Final = 100_000  # characters from which the script of the output is determined
-_SURE: Final = 0.95  # minimum probability of an identified language
+_LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
+_ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
+_KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
+_UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
+_UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
+# Nats by which letters speak for the source's language; 0 suffices if the text does not fit its source.
+_SPELT: Final = 20.0
+_UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
+_FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
+# Share of words in a foreign script from which a sentence is foreign: `_RARE` times the share of the output,
+# within these bounds.
+_LEAST_FOREIGN: Final = 0.25
+_MOST_FOREIGN: Final = 0.8
+_RARE: Final = 7.0
+_SAMPLE: Final = 1000  # sentences by which the script of the output is known
+_SURE: Final = 0.95  # of the identifier of languages
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Never translated: placeholders, and tags that close or have attributes.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
@@ -54,8 +63,9 @@ class Fault:
 class MechanicalChecks:
     """Checks of the sentence pairs of one text.
 
-    `target_language`: code, or empty if unknown. `fit`: score of each pair; of two equal translations, the
-    one with the lower score is the copy (default: the later one).
+    `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
+    translations, the one that fits less is the copy, or else the later one. Of a pair that does not fit, less
+    evidence is needed that it is copied or in another language.
     """
 
     def __init__(
@@ -63,6 +73,7 @@ class MechanicalChecks:
     ) -> None:
         self._pairs, self._language = pairs, primary_language(target_language)
         self._fit = fit or [-float(number) for number in range(len(pairs))]
+        self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
@@ -74,8 +85,11 @@ class MechanicalChecks:
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
-        scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
-        self._script = max(scripts, key=scripts.__getitem__, default="")
+        self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
+        self._spelt = [
+            Counter(each for words in side for each in _trigrams(words))
+            for side in zip(*self._words, strict=True)
+        ]
 
     def faults(self, number: int) -> list[Fault]:
         """Return the faults of a pair."""
@@ -89,9 +103,9 @@ class MechanicalChecks:
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
-        if len(target) < _LEAST_WORDS or not _alike(source, target):
-            return None
         words = self._words[number][0]
+        if sum(len(word) > 1 for word in words) < _LEAST_WORDS or not _alike(source, target):
+            return None
         usual = [word for word in words if self._is_translated(word)]
         unchanged = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > 1 for word in words)
@@ -107,7 +121,7 @@ class MechanicalChecks:
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]
-        if source and len(target) <= _LEAST_WORDS:
+        if len(target) < _LEAST_WORDS + (not self._unfit[number]):
             return None
         for other in self._repeated[_folded(self._pairs[number][1])]:
             other_source = self._words[other][0]
@@ -117,24 +131,41 @@ class MechanicalChecks:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 
-    def _foreign(self, number: int) -> Fault | None:
-        target, scripts = self._pairs[number][1], _scripts(self._pairs[number][1])
+    def _spelt_as_source(self, number: int) -> float:
+        """Return the log-likelihood ratio of the source's language and the output's, in nats.
+
+        Both are models of three letters in a row, by the sentences that have them. Words of the own source
+        do not count, and neither does the sentence itself.
+        """
         source, words = self._words[number]
-        if len(words) <= _LEAST_WORDS:
+        own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
+        totals = [counts.total() + 1 for counts in self._spelt]
+        of_source, of_output = self._spelt
+        return sum(
+            math.log((of_source[each] + 0.5) / totals[0])
+            - math.log((of_output[each] - (each in own) + 0.5) / totals[1])
+            for each in letters
+        )
+
+    def _foreign(self, number: int) -> Fault | None:
+        source, words = self._words[number]
+        new = [word for word in words if word not in source]
+        unfit = self._unfit[number]
+        if len(words) < _LEAST_WORDS + (not unfit) or len(new) <= len(words) / 2:
             return None
-        is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
-        if is_new and scripts[self._script] < _FOREIGN * scripts.total():
-            return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
-        # A translation without a source is in doubt anyway.
-        known_share = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
-        of_source = sum(map(self._is_translated, words)) / len(words)
-        if known_share < _UNKNOWN and of_source > 1 - _KEPT:
-            return Fault("language", round(1 - known_share, 2), "has the words of the source's language")
-        language = identified(target) if known_share < _UNKNOWN and self._language else None
-        if language and language[0] != self._language and language[1] > _SURE:
+        for script, count in _scripts(new).items():
+            usual = self._scripts[script] / max(1, self._scripts.total())
+            least = min(_MOST_FOREIGN, max(_LEAST_FOREIGN, _RARE * usual))
+            if usual < _FOREIGN and count > least * len(new):
+                return Fault("language", 0.98, f"is written in {script.title()}")
+        if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
             return Fault(
-                "language", round(language[1] * (1 - known_share), 2), f"seems to be in {language[0]!r}"
+                "language", round(1 / (1 + math.exp(-score)), 2), "is spelt as the source's language"
             )
+        known = sum(self._in_target[word] > 1 for word in words) / len(words)
+        found = identified(self._pairs[number][1]) if self._language and (unfit or known < _UNKNOWN) else None
+        if found and found[0] != self._language and found[1] > _SURE:
+            return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
         return None
 
 
@@ -204,13 +235,24 @@ def _words(text: str) -> list[str]:
     return [word.text for word in words_of(without_placeholders(text).casefold()) if word.text.isalpha()]
 
 
+def _trigrams(words: Sequence[str]) -> set[str]:
+    """Return all three characters in a row, with spaces between and around words."""
+    text = f" {' '.join(words)} "
+    return {text[at : at + 3] for at in range(len(text) - 2)} if words else set()
+
+
 def _alike(source: Sequence[str], target: Sequence[str]) -> bool:
     return (Counter(source) & Counter(target)).total() >= _ALIKE * max(len(source), len(target), 1)
 
 
-def _scripts(text: str) -> Counter[str]:
-    """Count letters by script, as named by Unicode; kana count as Han."""
-    names = (unicodedata.name(c, "").split(" ", 1)[0].split("-")[0] for c in text if c.isalpha())
+def _dice(one: Iterable[str], other: Iterable[str]) -> float:
+    a, b = Counter(one), Counter(other)
+    return 2 * (a & b).total() / max(1, a.total() + b.total())
+
+
+def _scripts(words: Iterable[str]) -> Counter[str]:
+    """Count words by the script of their first letter, as Unicode names it; kana count as Han."""
+    names = (unicodedata.name(word[0], "").split(" ", 1)[0].split("-")[0] for word in words)
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
 
 
