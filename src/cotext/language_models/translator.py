@@ -78,7 +78,7 @@ def moved(sources: Sequence[str], translations: Sequence[str]) -> range | None:
 
     By lengths alone (Gale and Church 1993): translations of as many sentences as were asked for are taken for
     others where merging two and dividing another explains their lengths far better. How often that is so, and
-    rightly: `python -m benchmarks.moved_sentences`.
+    rightly: docs/results/scores.md.
     """
     if len(sources) > MOST_ALIGNED:
         return None

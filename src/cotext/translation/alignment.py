@@ -250,7 +250,7 @@ class Attended:
     """Which attention is read: the mean of decoder layers, counted from the last; `shifted`: a step later.
 
     The defaults have the lowest error of alignment on development documents of the controlled corpus over
-    systems of two and three layers (`benchmarks.files.alignment`).
+    systems of two and three layers (docs/results/sentences-and-files.md).
     """
 
     layers: tuple[int, ...] = (0, 1)

@@ -1,7 +1,7 @@
 """Confidence of a translated sentence: the geometric mean of the probabilities of its tokens.
 
 exp(log-probability / tokens), the symbol that closes the sentence counted: between 0 and 1, whatever the
-length. What it tells of quality is measured in `benchmarks.files.confidence`.
+length. `docs/results/terms.md` has its correlation with quality.
 """
 
 import math
