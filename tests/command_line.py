@@ -15,13 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import typer.main
-from tiny_runs import toy_documents
 
 from cotext.cli import main as cli
 from cotext.cli.main import app, main
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents, write_parallel
+from tests.tiny_runs import toy_documents
 
 RECIPE = "focused-concatenation/s2to2"
 TINY = (
@@ -78,6 +78,7 @@ def cotext(*arguments: str | Path) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     tree = commands() if cli.app is app else cli.app  # what a test has put in its stead stays
+    before = signal.getsignal(signal.SIGINT)
     with (
         patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
         patch.object(cli, "app", tree),
@@ -88,6 +89,8 @@ def cotext(*arguments: str | Path) -> Outcome:
             main()
         except SystemExit as stop:
             code = stop.code
+        if code == cli.INTERRUPTED:
+            signal.signal(signal.SIGINT, before)
     assert code is None or isinstance(code, int), code
     return Outcome(code or 0, out.getvalue(), err.getvalue())
 

@@ -9,7 +9,7 @@ and packed into batches of at most so many tokens, padding counted. The table ha
 over that of the first system in the same round (above 1: faster), and the share of the ceiling, as medians
 with the smallest and the largest. `marian` is Hugging Face's model on the batches of the first system.
 
-share    matrix products of a plain Transformer on the real tokens, operations a second over the ceiling
+share    operations of the matrix products of a plain Transformer on the tokens a second, over the ceiling
 ceiling  operations a second of the fastest matrix product, measured here
 --memory MiB that the gradients of a batch add to a process that holds the model (Linux, on the CPU)
 """

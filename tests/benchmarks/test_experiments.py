@@ -12,7 +12,6 @@ from typing import IO, Any
 from unittest.mock import patch
 
 import pytest
-from command_line import World, cotext, process_environment, succeed
 
 from benchmarks.experiments import runner
 from benchmarks.experiments.__main__ import main
@@ -28,6 +27,8 @@ from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, process_environment, succeed
+from tests.loops import loop_over
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "experiments").glob("*.yaml"))
 EXPERIMENT = """
@@ -440,7 +441,7 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     assert "COMET is left out: " + ("COMET runs in an environment" if model else "no model is named") in page
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@loop_over("path", SHIPPED)
 def test_shipped_experiments_can_be_run(path: Path) -> None:
     experiment = read_experiment(path)
     require_recipes(experiment)

@@ -6,11 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import World, succeed
 
 from benchmarks.pretrained.model_package import write_package
 from cotext.interchange.model_names import known_models
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, succeed
 
 
 def test_a_package_holds_models_that_are_found_by_name(

@@ -18,7 +18,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from command_line import process_environment, succeed
 
 from benchmarks.experiments import data as experiment_data
 from benchmarks.experiments.__main__ import main as experiments
@@ -29,6 +28,7 @@ from benchmarks.experiments.tables import render
 from benchmarks.study.pack import main as pack
 from benchmarks.study.pack import pack as packed
 from cotext.runtime.errors import CotextError
+from tests.command_line import process_environment, succeed
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments"
 TINY = [

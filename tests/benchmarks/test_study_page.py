@@ -30,6 +30,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.statistics.seeds import Difference, SeedTest
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 PART = "contrapro-ctx1-part"
 EXAMPLES = 200
@@ -41,7 +42,7 @@ def difference(size: float, p: float = 0.001, seeds: bool = True) -> Difference:
     return Difference(size, (size - 1, size + 1), p, over, p)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("size", "p", "spread", "seeds", "word"),
     [
         (2.0, 0.001, 0.5, True, HOLDS),
@@ -166,7 +167,7 @@ def test_a_system_that_is_right_without_context_is_not_called_better(
     assert made.verdicts() == {"s4to4-shift-cd > sentence": FAILS}
 
 
-@pytest.mark.parametrize("name", CONSISTENCY)
+@loop_over("name", CONSISTENCY)
 def test_consistency_sets_have_the_names_that_detokenising_gives_them(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.json.xz"
     group = {"src": "It is old .", "dst": ["Он .", "Она ."], "true_ind": 0, "ctx_dist": 1}
@@ -285,7 +286,7 @@ IN_TABLE = ("Deixis", "Lex co.", "Ell. inf", "Ell. vp")
 COLUMNS_OF_SETS = dict(zip(map(consistency, CONSISTENCY), IN_TABLE, strict=True))
 
 
-@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda each: f"{each.better}-{each.worse}-{each.measure}")
+@loop_over("ordering", ORDERINGS)
 def test_papers_have_these_orderings(ordering: Ordering) -> None:
     paper, _, number = ordering.source.partition(", table ")
     contents = [yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")]

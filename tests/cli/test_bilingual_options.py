@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
+
+from tests.command_line import World, cotext, succeed
 
 TEXT = "The cat sees. A dog runs. The bird sings.\n\nThe big fish < the cat & a dog.\n"
 

@@ -7,12 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, succeed
 
 from cotext.evaluation.studies.context import context_use
 from cotext.evaluation.studies.contrastive import contrastive
 from cotext.runtime.jobs.engine import folder_of
 from cotext.runtime.jobs.journal import Journal
+from tests.command_line import World, cotext, listing, succeed
+from tests.loops import loop_over
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each on files of the world, WORLD, into OUT.
@@ -58,7 +59,7 @@ def interrupted(arguments: list[str], units: int, monkeypatch: pytest.MonkeyPatc
         assert cotext(*arguments).code == 130
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@loop_over("name", COMMANDS)
 def test_shards_joined_are_what_one_process_writes(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

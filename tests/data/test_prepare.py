@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import cotext, prepare_arguments, succeed, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
-from killing import Moment, run_killed
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
@@ -34,6 +32,9 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
+from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.killing import Moment, run_killed
+from tests.loops import loop_over
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
@@ -380,7 +381,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "moment",
     [
         Moment(path=".preparing", operations=("mkdir",)),
@@ -394,7 +395,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Moment(path=".replaced", operations=("rmdir",)),
         Moment(path="/.out.lock", operations=("unlink",)),
     ],
-    ids=lambda moment: f"{moment.number}-{moment.operations[0]}-{moment.path}",
 )
 def test_killed_while_a_folder_is_replaced(corpus: Path, tmp_path: Path, moment: Moment) -> None:
     """Whatever is left, the same command ends as it would have, and clears away."""

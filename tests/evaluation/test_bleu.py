@@ -17,6 +17,7 @@ from cotext.evaluation.metrics.interface import (
     render_scores,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
 HYPOTHESIS = [
@@ -249,7 +250,7 @@ def test_all_empty_hypotheses_score_zero() -> None:
     assert scores[0].empty_hypotheses == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("hypothesis", "reference", "message"),
     [
         (

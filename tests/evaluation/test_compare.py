@@ -12,8 +12,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command_line import TINY, World, cotext, succeed
-from deciding import UNBALANCED, dashes, decided, guesser, reader
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_parallel
@@ -39,6 +37,9 @@ from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, World, cotext, succeed
+from tests.deciding import UNBALANCED, dashes, decided, guesser, reader
+from tests.loops import loop_over
 
 DRAWS = Resampling(samples=1000)
 OWN = MatchedRecipe(None, ())
@@ -700,7 +701,7 @@ def test_runs_and_suites_of_other_languages_are_refused(
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("change", "message"),
     [
         ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),

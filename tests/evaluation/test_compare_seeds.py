@@ -10,9 +10,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from command_line import TINY, World, cotext, succeed
-from deciding import UNBALANCED, Rule, decided, guesser, reader
-from test_compare import DRAWS, SUITE, of_test_set, run, said, suite
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
@@ -25,6 +22,10 @@ from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.evaluation.studies.compare.verdict import uses_context
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, World, cotext, succeed
+from tests.deciding import UNBALANCED, Rule, decided, guesser, reader
+from tests.evaluation.test_compare import DRAWS, SUITE, of_test_set, run, said, suite
+from tests.loops import loop_over
 
 MANY = suite("contrapro-ctx1", {1: 400})
 PLAIN = run("", SUITE, dict.fromkeys((0, 1, 2, 5), 1), before=1)
@@ -272,7 +273,7 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     assert "given twice" in outcome.err
 
 
-@pytest.mark.parametrize("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
+@loop_over("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
 def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "one"
     shutil.copytree(folders / "one", folder, ignore=shutil.ignore_patterns("compared"))

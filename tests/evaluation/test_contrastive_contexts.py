@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_candidate_scoring import CHOICES, VIEWS, translator
-from tiny import tiny_config, window
 
 from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
@@ -29,6 +27,9 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import tiny_config, window
+from tests.translation.test_candidate_scoring import CHOICES, VIEWS, translator
 
 EXAMPLES = tuple(
     ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0, {}, f"d{n}")
@@ -38,7 +39,7 @@ SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
 CONTROLS = SuiteRules(controls=True)
 
 
-@pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
+@loop_over("view", ["window", "window, bracket", "source context", "document", "cumulative"])
 def test_without_context_is_every_sentence_alone(view: str) -> None:
     t = translator(VIEWS[view])
     found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -17,6 +16,8 @@ from cotext.evaluation.metrics.ctxpro import has_form, is_reachable
 from cotext.evaluation.requests import CtxproRequest
 from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 CTXPRO_VARIABLE = "COTEXT_CTXPRO_PYTHON"
 
@@ -48,7 +49,7 @@ def lines(path: Path, translations: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("sentence", "expected", "found"),
     [
         ("Sie ist's.", "sie", True),

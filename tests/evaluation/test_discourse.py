@@ -12,6 +12,7 @@ from cotext.evaluation.metrics.discourse import (
     tokenised,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Three documents of one phenomenon each; positions count tokens.
 #            0   1    2    3     4   5 6   7   8     9
@@ -57,9 +58,7 @@ def test_renderings_of_several_words_and_case() -> None:
     assert values(apart) == pytest.approx({"TC": 50, "CP": 100, "PT": 0, "TCP": 0})
 
 
-@pytest.mark.parametrize(
-    ("place", "found"), [(79, False), (80, True), (99, True), (100, True), (119, True), (120, False)]
-)
+@loop_over(("place", "found"), [(79, False), (80, True), (99, True), (100, True), (119, True), (120, False)])
 def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: bool) -> None:
     # Twice as long as the reference: position 50 is expected at 100.
     hypothesis = ["x"] * 200
@@ -118,7 +117,7 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("1:saw\n", "1 lines, and the published set has 148"),

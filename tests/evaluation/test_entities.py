@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -14,6 +13,8 @@ from cotext.evaluation.metrics.entities import Entity, MentionCounter, measure_e
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 LIST = (
     "document_id\tentity_id\tentity_type\tsurface_form_en\tsurface_form_zh\n"
@@ -33,7 +34,7 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("forms", "language", "sentence", "found"),
     [
         (("lian", "qiao lian"), "en", "Qiao  Lian and LIAN", {"qiao lian": 1, "lian": 1}),
@@ -96,7 +97,7 @@ def test_forms_as_python_tables_and_json_write_them(
     assert read_entities(tmp_path / "list") == [Entity("x", "", forms)]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "words"),
     [
         ("", "list:1: a list of entities names its columns"),

@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -16,6 +15,8 @@ from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 WORDS = list("abcdefghijklmnop")
 
@@ -169,7 +170,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
             evaluate_files(EvaluationRequest(hypothesis=hypotheses_of, reference=reference))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "words"),
     [
         ("--hypothesis {0}/good.de", "Missing option"),
@@ -309,7 +310,7 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
     assert Decisions("s", "no signature at all", {}).rules == {}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("{", "not valid JSON"),

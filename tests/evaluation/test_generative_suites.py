@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, succeed
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.ctxpro import FormsFound
 from cotext.evaluation.studies.contrastive.generative_suites import FormsInContexts, in_context
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 
 def suite(*sources: tuple[str, str]) -> GenerativeSuite:
@@ -93,7 +94,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     assert "|last:rules-1:any|" in split["ctxpro/set"]["signature"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "words"),
     [
         ("", "have no candidates to score: give --generate"),

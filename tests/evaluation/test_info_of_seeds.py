@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
 from cotext.evaluation.studies.info.folder import SeedsSummary, folder_info
 from cotext.evaluation.studies.info.run import run_info
 from cotext.models.run_folder import require_one_run
 from cotext.runtime.errors import CotextError
+from tests.command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
 
 @pytest.fixture(scope="module")

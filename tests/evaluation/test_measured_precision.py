@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from tiny_runs import prepare_toy, run_config, write_run
-
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.compare.measured import MeasurementSettings, measure_run
 from cotext.runtime.progress import Meter
+from tests.tiny_runs import prepare_toy, run_config, write_run
 
 
 def test_decisions_of_a_suite_are_kept_for_each_precision(tmp_path: Path) -> None:

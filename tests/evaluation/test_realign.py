@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -16,6 +15,7 @@ from cotext.evaluation.metrics.token_cuts import Cutter
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
 
 REFERENCE = (
     "Das ist gut.",

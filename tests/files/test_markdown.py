@@ -17,6 +17,7 @@ from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 PAGE = """---
 title: kept
@@ -132,7 +133,7 @@ def rewritten(text: str, *pieces: Piece) -> str:
     return file.written([[replace(first, pieces=pieces), *others]]).decode()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "pieces", "expected"),
     [
         # What would be markup is escaped, where it would be.
@@ -259,7 +260,7 @@ class _Counted(list[Any]):
         return found
 
 
-@pytest.mark.parametrize("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
+@loop_over("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
 def test_tags_are_paired_with_one_look_at_each_token(part: str) -> None:
     [token] = MarkdownIt().parseInline(part * 200 + "</b>" * 200)
     tokens = _Counted(token.children)

@@ -8,9 +8,6 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from command_line import World, cotext, make_world, process_environment, succeed
-from local_hub import LocalHub, serving
-from pretrained_models import marian_model
 
 import cotext as face
 from cotext.cli.main import app
@@ -19,6 +16,9 @@ from cotext.interchange.named_model import write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
+from tests.command_line import World, cotext, make_world, process_environment, succeed
+from tests.interchange.local_hub import LocalHub, serving
+from tests.pretrained_models import marian_model
 
 pytest.importorskip("huggingface_hub")
 
@@ -109,7 +109,8 @@ def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installe
 
 
 def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
-    for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", "")):
+    listed = "; `cotext models` lists those that are here"
+    for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", listed)):
         with pytest.raises(CotextError) as refused:
             resolve_run(name)
         assert str(refused.value).endswith(

@@ -14,14 +14,22 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import cotext, listing, succeed
-from pretrained_models import OPTIONS, m2m100_model, marian_arrays, marian_model, marian_npz, mbart_model
 from safetensors.torch import load_file, save_file
 
 from cotext.cli.main import main
 from cotext.interchange.foreign import LanguagePair
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, listing, succeed
+from tests.loops import loop_over
+from tests.pretrained_models import (
+    OPTIONS,
+    m2m100_model,
+    marian_arrays,
+    marian_model,
+    marian_npz,
+    mbart_model,
+)
 
 pytest.importorskip("transformers")
 Change = Callable[[Path], object]
@@ -244,7 +252,7 @@ REFUSED: list[tuple[str, Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "message"), REFUSED, ids=[case[2][:50] for case in REFUSED])
+@loop_over(("kind", "change", "message"), REFUSED)
 def test_what_is_no_such_model_is_refused(
     kind: str, change: Change, message: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
-from language_models.fake import Fake
-from test_suites_judged import described
-from tiny_runs import toy_documents
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import write_parallel
+from tests.command_line import World, cotext, succeed
+from tests.language_models.fake import Fake
+from tests.language_models.test_suites_judged import described
+from tests.tiny_runs import toy_documents
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
-from language_models.fake import Fake
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from tests.command_line import cotext, succeed
+from tests.language_models.fake import Fake
 
 WORDS = {
     "The cat eats.": "Die Katze frisst.",

@@ -6,8 +6,23 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_docflat import (
+from torch import Tensor
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch
+from cotext.data.build import special_symbols
+from cotext.data.collate import extra_rows, source_batch
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.masks import is_current
+from cotext.layers.multi_head import AttentionSize
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.abd import DatapointAttention, Datapoints
+from cotext.models.build import build_model
+from cotext.models.mbe import BatchMean
+from cotext.models.transformer import Transformer
+from tests.layers.layouts import layout
+from tests.models.test_docflat import (
     TOKENIZER,
     VIEWS,
     SentenceHypothesis,
@@ -25,22 +40,7 @@ from test_docflat import (
     meeting,
     source_of,
 )
-from tiny import random_model, tiny_config, window
-from torch import Tensor
-
-from cotext.config.recipe import Config
-from cotext.data.batch import Batch
-from cotext.data.build import special_symbols
-from cotext.data.collate import extra_rows, source_batch
-from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.masks import is_current
-from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
-from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.abd import DatapointAttention, Datapoints
-from cotext.models.build import build_model
-from cotext.models.mbe import BatchMean
-from cotext.models.transformer import Transformer
+from tests.tiny import random_model, tiny_config, window
 
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "mean": ("mean", {}),

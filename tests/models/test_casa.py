@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -24,6 +23,7 @@ from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
+from tests.tiny import PlainWordTokenizer, tiny_config
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 SOURCES = [

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
@@ -32,6 +30,8 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.docflat import FlatBatch, FlatTarget
 from cotext.models.transformer import Transformer
+from tests.layers.layouts import layout
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 DOCUMENTS = [

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_int8_systems import CPU, DOCUMENTS, SYSTEMS, TEXT, system, toy, translations, translator
-from tiny_runs import run_config, write_run
 from torch import nn
 
 from cotext.data.documents import ParallelDocument
@@ -19,6 +17,17 @@ from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 from cotext.translation.api import load
 from cotext.translation.open import open_run
+from tests.models.test_int8_systems import (
+    CPU,
+    DOCUMENTS,
+    SYSTEMS,
+    TEXT,
+    system,
+    toy,
+    translations,
+    translator,
+)
+from tests.tiny_runs import run_config, write_run
 
 __all__ = ["toy"]
 

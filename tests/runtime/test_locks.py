@@ -18,6 +18,7 @@ from cotext.runtime import locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
 from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
+from tests.loops import loop_over
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:
@@ -121,7 +122,7 @@ def test_a_number_that_another_process_has_by_now(tmp_path: Path) -> None:
         lock.require()
 
 
-@pytest.mark.parametrize("pid", [None, 0, -1, 2**31, 10**30])
+@loop_over("pid", [None, 0, -1, 2**31, 10**30])
 def test_numbers_of_no_living_process(tmp_path: Path, pid: int | None) -> None:
     record(tmp_path / "lock", pid=dead_process() if pid is None else pid, start=7)
     with holding(tmp_path / "lock", "it") as lock:
@@ -181,7 +182,7 @@ def test_a_lock_that_its_holder_could_not_write_into(
         lock.require()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "content",
     [b"my notes", b"[1]", b"{}", b'{"pid": 3}', b'{"pid": "x", "start": 1}', b"[" * 4000, b"x" * 9000],
 )

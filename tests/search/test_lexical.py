@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 import torch
-from tables import Table, table_source
-from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
@@ -25,6 +23,8 @@ from cotext.search.lexical import SentenceAutomaton, Written
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
 from cotext.translation.translator import DocumentTranslator
+from tests.tables import Table, table_source
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
 CPU = torch.device("cpu")
 # Ids: 0 unknown, 1 to 4 the words, then pad, bos, eos and sep.

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import cotext, succeed, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_casa import CONTEXT, SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
-from tiny import WordTokenizer
-from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import Instance
@@ -30,6 +26,19 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import collapse, search_frames
 from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import cotext, succeed, write_corpus
+from tests.models.test_casa import (
+    CONTEXT,
+    SYMBOLS,
+    SYSTEMS,
+    TOKENIZER,
+    config_of,
+    instances,
+    model_of,
+    systems,
+)
+from tests.tiny import WordTokenizer
+from tests.tiny_runs import write_run
 
 CPU = torch.device("cpu")
 SEARCH = SearchSymbols(SYMBOLS, TOKENIZER.unk, unused=(TOKENIZER.sep,))

@@ -15,11 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-from command_line import cotext, succeed
-from loopback import listening
-from process import ServerProcess, serving
-from tiny_runs import run_config
-from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
@@ -29,6 +24,11 @@ from cotext.serving.keys import add_key, read_keys
 from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, open_systems
 from cotext.translation.open import open_run
+from tests.command_line import cotext, succeed
+from tests.serving.loopback import listening
+from tests.serving.process import ServerProcess, serving
+from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
+from tests.tiny_runs import run_config
 
 SECRET = "Zuckerwatte"
 

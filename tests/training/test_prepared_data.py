@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.languages import Languages
 from cotext.data.prepared import file_digests, read_report, write_report
@@ -14,6 +13,7 @@ from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.prepared_data import note_data, open_data
+from tests.tiny_runs import prepare_toy, run_config, train_here
 
 
 @pytest.fixture

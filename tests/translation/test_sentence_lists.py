@@ -7,13 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import World, cotext, documents_file, succeed
-from test_beam_search import penalised
-from test_casa import CONTEXT, config_of, model_of
-from test_casa import TOKENIZER as CASA_TOKENIZER
-from test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
-from test_window_groups import SYSTEMS as GROUPED
-from test_window_groups import translator as grouped
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.documents import ParallelDocument
@@ -25,6 +18,13 @@ from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further
+from tests.command_line import World, cotext, documents_file, succeed
+from tests.models.test_casa import CONTEXT, config_of, model_of
+from tests.models.test_casa import TOKENIZER as CASA_TOKENIZER
+from tests.search.test_beam_search import penalised
+from tests.translation.test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
+from tests.translation.test_window_groups import SYSTEMS as GROUPED
+from tests.translation.test_window_groups import translator as grouped
 
 CPU = torch.device("cpu")
 

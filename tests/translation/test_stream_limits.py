@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import piped
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_documents, read_parallel, streams, xml_formats
@@ -17,6 +16,7 @@ from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
+from tests.command_line import piped
 
 SUITE = ContrastiveSuite(
     "mine", "en", "de", (ContrastiveExample("1", "pronoun", 1, ("a", "b"), (("A", "B"), ("A", "C")), 0),)

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, listing, piped, succeed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from killing import killed_when
 
 from cotext.cli import translate
 from cotext.data.formats import FORMATS
@@ -22,6 +20,8 @@ from cotext.files.translate_files import format_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
+from tests.command_line import World, cotext, listing, piped, succeed
+from tests.killing import killed_when
 
 NOTES = """Red dog
 

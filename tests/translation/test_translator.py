@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from cover import cover
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance
@@ -23,6 +21,8 @@ from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.translator import DocumentTranslator, Translation
+from tests.cover import cover
+from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
