@@ -50,7 +50,7 @@ docs: $(READY)
 
 benchmarks: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'
-	for name in data memory training decoding; do $(BIN)/python -m benchmarks.speed.$$name; done
+	for name in data training translating; do $(BIN)/python -m benchmarks.speed.$$name; done
 
 # torch first and pinned: what comes later then finds it satisfied.
 $(READY): pyproject.toml constraints.txt

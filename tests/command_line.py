@@ -78,6 +78,7 @@ def cotext(*arguments: str | Path) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     tree = commands() if cli.app is app else cli.app  # what a test has put in its stead stays
+    before = signal.getsignal(signal.SIGINT)
     with (
         patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
         patch.object(cli, "app", tree),
@@ -88,6 +89,8 @@ def cotext(*arguments: str | Path) -> Outcome:
             main()
         except SystemExit as stop:
             code = stop.code
+        if code == cli.INTERRUPTED:
+            signal.signal(signal.SIGINT, before)
     assert code is None or isinstance(code, int), code
     return Outcome(code or 0, out.getvalue(), err.getvalue())
 

@@ -377,8 +377,8 @@ def test_a_traceback_is_only_for_our_own_mistakes(world: World, tmp_path: Path) 
     """In a process of its own, as it is run: nothing but one message."""
     process = start("translate", "nowhere", "nothing", "--out", "x", cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    said = "cotext: nowhere: no such run folder, and no installed model of this name\n"
-    assert (process.returncode, out, err) == (2, "", said)
+    said = "cotext: nowhere: no such run folder, and no installed model of this name; `cotext models` lists "
+    assert (process.returncode, out, err) == (2, "", f"{said}those that are here\n")
 
 
 def test_standard_output_that_takes_nothing() -> None:

@@ -217,7 +217,7 @@ def test_names_that_are_no_text(world: World, tmp_path: Path) -> None:
 def test_long_messages_keep_their_beginning_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     from cotext.cli import main as cli
 
-    def refuse() -> None:
+    def refuse(prog_name: str) -> None:
         raise CotextError("\n".join(["here: " + "x" * 5000 + "; do that", *["and more"] * 500]))
 
     monkeypatch.setattr(cli, "app", refuse)
@@ -239,12 +239,12 @@ def test_long_messages_keep_their_beginning_and_end(monkeypatch: pytest.MonkeyPa
 def test_no_memory(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     from cotext.cli import main as cli
 
-    def fail() -> None:
+    def fail(prog_name: str) -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
     outcome = cotext("systems")
     assert (outcome.code, "decode.max_tokens" in outcome.err) == (2, True)
-    monkeypatch.setattr(cli, "app", lambda: exec("raise RuntimeError('a mistake of ours')"))
+    monkeypatch.setattr(cli, "app", lambda prog_name: exec("raise RuntimeError('a mistake of ours')"))
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         cotext("systems")

@@ -109,7 +109,8 @@ def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installe
 
 
 def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
-    for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", "")):
+    listed = "; `cotext models` lists those that are here"
+    for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", listed)):
         with pytest.raises(CotextError) as refused:
             resolve_run(name)
         assert str(refused.value).endswith(

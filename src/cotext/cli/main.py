@@ -3,10 +3,12 @@
 Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
 """
 
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -41,6 +43,8 @@ from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
 TRUST_CODE: Final = "--trust-code"
+# Options of all commands: they may stand before the command or after it.
+ANYWHERE: Final = (TRUST_CODE, "--quiet", "--verbose")
 # The extra of pyproject.toml that brings a package which commands import when they need it.
 EXTRAS: Final = {"pyarrow": "data", "accelerate": "train", "tensorboard": "train", "matplotlib": "plots"}
 
@@ -53,9 +57,8 @@ class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
     def make_context(self, info_name: str | None, args: list[str], *further: Any, **extra: Any) -> Any:
-        """Read the arguments before the command. `--trust-code` may also follow the command."""
-        if TRUST_CODE in args:
-            args = [TRUST_CODE, *(argument for argument in args if argument != TRUST_CODE)]
+        """Read the arguments before the command; those of `ANYWHERE` may also follow it."""
+        args = sorted(args, key=lambda argument: argument not in ANYWHERE)
         with short_refusals():
             return super().make_context(info_name, args, *further, **extra)
 
@@ -72,7 +75,6 @@ app = typer.Typer(
     cls=Commands,
     help="Train, run, score and explain document-level neural machine translation.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -184,17 +186,34 @@ def _root(
             help="Run the Python code that a recipe or a run brings, now and later (docs/slots.md).",
         ),
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print results and errors only: no progress, no notes.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the time before each note, and the duration at the end.")
+    ] = False,
 ) -> None:
+    if quiet and verbose:
+        raise CotextError("--quiet and --verbose exclude each other; leave one out")
     context.with_resource(trusting(trust_code))
+    if quiet or verbose:
+        from cotext.runtime.progress import reporting
+
+        context.with_resource(reporting(quiet, verbose))
 
 
 def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # not None, nor what a program that calls this has put there
+            # Texts are UTF-8 in files and pipes; a terminal shows what it has no character for as an escape.
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     try:
         for number, argument in enumerate(sys.argv[1:], 1):
             require_text(number, argument)
         with termination_interrupts():
-            app()
+            app(prog_name="cotext")
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
     except ModuleNotFoundError as error:
@@ -209,6 +228,8 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
+        # The next Ctrl-C would be a traceback of whatever the interpreter does to exit.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         going_on = "train, translate, distill and prepare resume with the same command, as any shard does"
         sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 

@@ -61,8 +61,10 @@ def require_text(number: int, argument: str) -> None:
 
 def tell_slow_precision(opened: "OpenedRun") -> None:
     """Say so where the precision of a run is slow on its device."""
+    from cotext.runtime.progress import say
+
     if opened.slow:
-        typer.echo(opened.slow, err=True)
+        say(opened.slow)
 
 
 def tell_faults(out: Path, faults: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 
 import typer
 
+from cotext.cli.completion import completion
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
@@ -77,7 +78,7 @@ def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
     """Do the shard of a job, and print what was done."""
     from cotext.cli.messages import printable
     from cotext.runtime.jobs.engine import run_shard
-    from cotext.runtime.progress import meter
+    from cotext.runtime.progress import meter, say
 
     with meter(what, 0) as progress:
         report = run_shard(job, progress.restart, progress.advance)
@@ -88,7 +89,7 @@ def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
         typer.echo(as_json({**figures, **done, **before}))
         return
     for message in report.messages:
-        typer.echo(message, err=True)
+        say(message)
     resumed = f" ({report.resumed:,} of them before)" if report.resumed else ""
     name = printable(str(job.out))
     typer.echo(
@@ -154,6 +155,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
     kind = without_none(declared.type)
     optional = declared.type is not kind
+    complete = completion(name, declared)
     if get_origin(kind) is Literal:
         kind = str
     elif get_origin(kind) is Sequence:
@@ -164,10 +166,10 @@ def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
         kind, optional, default = list[str], True, None
     flag, told = option_name(name, declared), "Default:" not in declared.help
     if declared.argument:
-        about: Any = typer.Argument(help=declared.help)
+        about: Any = typer.Argument(help=declared.help, autocompletion=complete)
     else:
         names = f"{flag}/--no-{flag[2:]}" if default is True else flag
-        about = typer.Option(names, help=declared.help, show_default=told)
+        about = typer.Option(names, help=declared.help, show_default=told, autocompletion=complete)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,

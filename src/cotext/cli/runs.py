@@ -184,7 +184,8 @@ def models(
     if action not in ("list", "verify", "remove") or (action == "remove" and name is None):
         raise CotextError("models: write `list`, `verify`, `verify NAME` or `remove NAME`")
     if name is not None and name not in known:
-        raise CotextError(f"{name}: no model of this name is here{nearest_known(name, known)}")
+        near = nearest_known(name, known) or "; `cotext models` lists those that are"
+        raise CotextError(f"{name}: no model of this name is here{near}")
     chosen = [*known.values()] if name is None else [known[name]]
     for model in chosen:
         if action == "verify":

@@ -56,6 +56,7 @@ def serve_key(
     ] = False,
 ) -> None:
     """Add, list or revoke the API keys of a server; a key is shown once, when it is made."""
+    from cotext.runtime.progress import say
     from cotext.serving.keys import add_key, read_keys, revoke_key
 
     if keys is None:
@@ -69,10 +70,10 @@ def serve_key(
             typer.echo(f"{key.name}\t{key.made}\t{notes}")
     elif action == "add":
         typer.echo(add_key(keys, str(name), requests_per_minute, metrics))
-        typer.echo(f"the key of {name}, shown this once; {keys} holds its hash", err=True)
+        say(f"the key of {name}, shown this once; {keys} holds its hash")
     else:
         revoke_key(keys, str(name))
-        typer.echo(f"{keys}: the key of {name} is revoked, for servers that run, too", err=True)
+        say(f"{keys}: the key of {name} is revoked, for servers that run, too")
 
 
 def _greeting(address: str, systems: "Systems", keys: Path | None) -> str:

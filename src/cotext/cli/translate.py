@@ -142,12 +142,10 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     """Translate what comes in line for line; what there is to say of it goes to standard error."""
     from cotext.data.formats.streams import numbered_lines
     from cotext.files.translate_stream import StreamTranslation
+    from cotext.runtime.progress import say
     from cotext.translation.open import open_run
     from cotext.translation.wishes import read_wishes
     from cotext.translation.written_beside import require_no_lists
-
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
 
     def write(text: str) -> None:
         sys.stdout.write(text)

@@ -1,13 +1,13 @@
-"""The slots of a model and what fills them: the section `model`.
+"""The options of a model: the section `model`.
 
-Attention is span x score x mix, per stack:
+The attention of each stack is span x score x mix:
 
-    span     which keys a query sees             row, sentence, memory, nodes, node_queries, current
-    score    how it compares itself with them    content, absolute, relative, positions, transformer_xl,
+    span     which keys a query attends to       row, sentence, memory, nodes, node_queries, current
+    score    how query and key are compared      content, absolute, relative, positions, transformer_xl,
                                                  segment_distance, rotary, alibi
-    mix      of the top layers' two spans        one (the top span alone) or gated (both)
+    mix      of the two spans of top layers      one (only the top span) or gated (both)
 
-`models/build.py` says which of them go together.
+`models/checks.py` lists which of them can be combined.
 """
 
 from typing import Annotated, Literal
@@ -19,14 +19,8 @@ from cotext.config.parts import DOCUMENT_LAYERS, Part
 
 Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
 SCORES = (
-    "content",
-    "absolute",
-    "relative",
-    "positions",
-    "transformer_xl",
-    "segment_distance",
-    "rotary",
-    "alibi",
+    *("content", "absolute", "relative", "positions"),
+    *("transformer_xl", "segment_distance", "rotary", "alibi"),
 )
 ScoreKind = Annotated[str, AfterValidator(Part(SCORES))]
 DocumentLayerKind = Annotated[str, AfterValidator(Part(("none", *DOCUMENT_LAYERS)))]
@@ -79,7 +73,7 @@ class AttentionConfig(Closed):
 
     @property
     def spans(self) -> set[str]:
-        """All spans that are chosen for layers of the stack."""
+        """All spans that layers of the stack use."""
         return {self.span, self.top.span} if self.top.layers else {self.span}
 
 
@@ -264,13 +258,12 @@ class ModelConfig(Closed):
     starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
-        """Attention of a stack, with what it does not say itself taken from `attention`."""
-        own: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
-        said = {key: value for key, value in own if value is not None}
-        return self.attention.model_copy(update=said)
+        """Return the attention settings of a stack; missing ones are those of `attention`."""
+        stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
+        return self.attention.model_copy(update={key: value for key, value in stack if value is not None})
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
-        """Spans of the attention of a layer, counted from the bottom: one alone, or mixed with a second."""
+        """Return the spans of a layer, counted from the bottom: one, or two that a gate mixes."""
         attention = self.stack(name)
         layers = self.encoder_layers if name == "encoder" else self.decoder_layers
         if layer < layers - attention.top.layers:

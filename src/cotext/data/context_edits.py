@@ -1,10 +1,10 @@
-"""Edits of the context of one sentence of a document: removal, shuffling and replacement.
+"""Edits of the context of one sentence: removal, shuffling and replacement.
 
-An excerpt is what a sentence can be translated in sight of, as a document of its own: nothing moves up into
-the place of what is taken away. Both sides are edited alike, unless one alone is taken away (`one_sided`),
-and the sentence itself stays as it is.
+An excerpt contains a sentence and its context, as a separate document. So no other sentence becomes context
+when one is removed. Source and target are edited alike, except by `one_sided`. The sentence itself is never
+changed.
 
-    document   a b c d e f        excerpt of d, which sees two sentences before it      b c d
+    document   a b c d e f        excerpt of d, with two sentences of context           b c d
     without c                                                                           b d
     alone                                                                               d
     shuffled                                                                            c b d
@@ -24,10 +24,9 @@ Pair = tuple[str, str]  # a source sentence and its target
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A document, the indices of the `sentence` in question and of its `context`, in order.
+    """A document with the index of the examined `sentence` and the indices of its `context`, in order.
 
-    `numbers` tell where the sentences stood in the document that the excerpt is from; None for a sentence
-    that was not there.
+    `numbers`: indices of the sentences in the original document; None for a sentence of another document.
     """
 
     document: ParallelDocument
@@ -36,15 +35,18 @@ class Excerpt:
     numbers: tuple[int | None, ...]
 
     def pairs(self) -> list[Pair]:
-        """Source and target of every sentence."""
+        """Return source and target of every sentence."""
         return list(zip(self.document.source, self.document.target, strict=True))
 
 
 def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = False) -> Excerpt:
-    """The sentences that sentence `number` of a document sees, which `sees` holds, itself included.
+    """Return the excerpt of sentence `number`; `sees` is the range of visible sentences, including itself.
 
-    With `whole`, what it does not see stays too, but is no context. Sentences without a visible character on
-    both sides are never context.
+    With `whole`, the excerpt contains all sentences, but those outside of `sees` are not context. Blank
+    sentence pairs are never context.
+
+    Raises:
+        CotextError: `number` is not in `sees`, or `sees` exceeds the document.
     """
     if number not in sees or sees.stop > len(document):
         raise CotextError(
@@ -58,13 +60,13 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
 
 
 def outside(found: Excerpt, near: range) -> Excerpt:
-    """The same, of whose context are only sentences whose number in the document is not among `near`."""
+    """Restrict the context to sentences whose number in the original document is not in `near`."""
     far = tuple(index for index in found.context if found.numbers[index] not in near)
     return replace(found, context=far)
 
 
 def without(found: Excerpt, index: int) -> Excerpt:
-    """Take one context sentence away."""
+    """Remove one context sentence."""
     if index not in found.context:
         raise CotextError(
             f"document {found.document.id!r}: sentence {index + 1} is no context of its excerpt"
@@ -73,7 +75,7 @@ def without(found: Excerpt, index: int) -> Excerpt:
 
 
 def one_sided(found: Excerpt, index: int, side: Side) -> Excerpt:
-    """Take away one side of a context sentence; the other stays in its place."""
+    """Make one side of a context sentence empty."""
     pairs = found.pairs()
     source, target = pairs[index]
     pairs[index] = ("", target) if side == "source" else (source, "")
@@ -81,12 +83,12 @@ def one_sided(found: Excerpt, index: int, side: Side) -> Excerpt:
 
 
 def alone(found: Excerpt) -> Excerpt:
-    """Take all context away."""
+    """Remove all context."""
     return _kept(found, [i for i in range(len(found.document)) if i not in found.context])
 
 
 def shuffled(found: Excerpt, random: Random) -> Excerpt:
-    """Put the context sentences in another order; one alone stays where it is."""
+    """Shuffle the context sentences; the result differs from the original order if possible."""
     order = list(found.context)
     while len(order) > 1 and order == list(found.context):
         random.shuffle(order)
@@ -97,10 +99,10 @@ def shuffled(found: Excerpt, random: Random) -> Excerpt:
 
 
 def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Put sentences drawn from `others`, each with its target, for the context sentences.
+    """Replace the context by sentence pairs drawn from `others`.
 
     Raises:
-        CotextError: there are no others.
+        CotextError: `others` is empty.
     """
     if found.context and not others:
         raise CotextError(

@@ -70,7 +70,7 @@ def resolve_run(name: str | Path) -> Path:
         fetch(text, _cache() / text)
         return _cache() / text
     beside = (str(each) for each in path.parent.iterdir() if _is_run(each))
-    near = nearest_known(text, [*known, *beside])
+    near = nearest_known(text, [*known, *beside]) or "; `cotext models` lists those that are here"
     raise CotextError(f"{text}: no such run folder, and no installed model of this name{near}")
 
 

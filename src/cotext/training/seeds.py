@@ -1,7 +1,6 @@
-"""Runs of one system that differ in their seed alone: `cotext train --seeds`.
+"""Training of runs that differ only in their seed: `cotext train --seeds`.
 
-Each is a run as any other, in a folder of its own (see `models.run_folder`), and the same bit for bit as if
-it had been trained by itself.
+Each run has its own folder (see `models.run_folder`), and is equal bit for bit to a run trained separately.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,40 +27,40 @@ def train_seeds(
     recipe: str = "this recipe",
     device: str | None = None,
 ) -> dict[int, TrainingProgress]:
-    """Train a run for each seed, one after the other; goes on where an earlier call was interrupted.
+    """Train a run for each seed, one after the other; resumes where an earlier call was interrupted.
 
-    `configs` has the configuration of every seed, `watched` opens the callbacks of its training. Returns how
-    far each run is; those behind one that was asked to stop are not begun.
+    `configs` has the configuration of every seed, `watched` returns the callbacks of its training. Returns
+    the progress of each run. If a run was asked to stop, the later ones are not begun.
 
     Raises:
-        CotextError: as `train`; what is wrong with the folder of any seed, before the first is trained.
+        CotextError: as `train`; problems with the folder of any seed are reported before the first training.
     """
-    # Of several processes the first asks, alone: others may come when it has begun.
+    # Only the first process checks, because others may come when it has begun to write.
     if is_first_process():
         require_seeds(configs, data_folder, folder, recipe)
-    found: dict[int, TrainingProgress] = {}
+    progress: dict[int, TrainingProgress] = {}
     was_there = folder.exists()
     try:
         for seed, config in configs.items():
             run = seed_folder(folder, seed)
             with watched(seed) as callbacks:
-                found[seed] = train(config, data_folder, run, callbacks, recipe, device, list(configs))
-            if not found[seed].finished:
+                progress[seed] = train(config, data_folder, run, callbacks, recipe, device, list(configs))
+            if not progress[seed].finished:
                 break
     except CotextError:
         if not was_there:
             with suppress(OSError):  # not empty: a run was begun
                 folder.rmdir()
         raise
-    return found
+    return progress
 
 
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
-    """Check a folder and the runs in it against what is to be trained there.
+    """Check that the folder is new, or contains the same runs.
 
     Raises:
-        CotextError: a file, a run, or something else in the place of the folder or of one of its runs;
-            a run with other settings or data, damaged, or at work in another process.
+        CotextError: the folder is a file or a run, or has other content; a run in it has other settings or
+            data, is damaged, or is being trained by another process.
     """
     data = open_data(data_folder)
     if not folder.exists():

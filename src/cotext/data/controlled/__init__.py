@@ -14,7 +14,6 @@ from cotext.data.controlled.lexicon import WordOrder
 __all__ = [
     "SIZES",
     "VERSION",
-    "WordLinks",
     "WordOrder",
     "contrastive_suites",
     "development_documents",
