@@ -22,6 +22,9 @@ def is_first_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
+ON_WINDOWS: Final = os.name == "nt"
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process, told apart from all others of its machine, earlier and later ones with its number included.
@@ -42,8 +45,9 @@ class Process:
         return cls(socket.gethostname(), _machine(), os.getpid(), start)
 
     def runs(self) -> bool | None:
-        """Whether it still runs; None: it belongs to another machine, which cannot be asked from here."""
-        if self.machine != _machine():
+        """Whether it still runs; None: unknown, as on another machine, and everywhere on Windows."""
+        # On Windows, signal 0 is Ctrl-C.
+        if self.machine != _machine() or ON_WINDOWS:
             return None
         if self.pid <= 0:  # which stands for several processes
             return False
@@ -103,6 +107,9 @@ def replacing(
     temporary = temporary_name(path)
     try:
         yield temporary
+        if temporary.is_dir():  # Windows replaces no folder, not even an empty one
+            with suppress(OSError):
+                path.rmdir()
         (put or os.replace)(temporary, path)
     except (OSError, refusals) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error

@@ -9,7 +9,6 @@ A holder on another machine may have been held up, and not be dead. Hence `Lock.
 what must not be done by two: it refuses once another process has taken the lock over.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -20,10 +19,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import Process, sweep
+from cotext.runtime.files import ON_WINDOWS, Process, sweep
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 NAME: Final = ".lock"  # in a folder that is worked in
 SIGN_SECONDS: Final = 15.0
@@ -76,10 +81,10 @@ class Lock:
             return
         self._released.set()
         self._signs.join()
+        self._file.close()  # Windows deletes no open file
         with suppress(OSError, CotextError):
             if _read(self.path)[1] == self._token:
                 self.path.unlink()
-        self._file.close()
 
     def _make(self) -> bool:
         """Make the lock file; False where there is one."""
@@ -102,9 +107,9 @@ class Lock:
     def _show_signs(self) -> None:
         assert self._file is not None
         while not self._released.wait(SIGN_SECONDS):
-            # By its number, not its name, which may stand for another's lock by now.
+            # By its number, not its name, which may stand for another's lock by now; on Windows it cannot.
             with suppress(OSError):
-                os.utime(self._file.fileno())
+                os.utime(self._file.fileno() if os.utime in os.supports_fd else self.path)
 
 
 @contextmanager
@@ -181,11 +186,14 @@ def _clear_away(path: Path, what: str) -> None:
         raise _in_the_way(path)
     with suppress(FileNotFoundError), path.open("rb") as file:
         # Of several that find a holder dead, one at a time: or the second would delete the lock of the first.
-        # Where the file system has no locks, `require` is what is left.
+        # Where the system or the file system has no locks, `require` is what is left.
         with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
         _require_dead(path, what)
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if ON_WINDOWS:  # which deletes no open file
+                file.close()
             path.unlink()
 
 
@@ -240,6 +248,5 @@ def _in_the_way(path: Path) -> CotextError:
 def _silent_seconds(path: Path) -> float:
     """How long ago the holder of a lock gave its last sign of life, by the clock that dates files there."""
     with tempfile.TemporaryFile(dir=path.parent) as file:
-        os.utime(file.fileno())
         now = os.fstat(file.fileno()).st_mtime
     return now - path.stat().st_mtime
