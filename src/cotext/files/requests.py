@@ -123,10 +123,11 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         if os.path.lexists(folder) and not folder.is_dir():
             raise CotextError(f"{folder}: is no folder; give --out-dir another name")
         outs = [folder / file.name for file in files]
-        for number, each in enumerate(outs):
-            if (first := outs.index(each)) < number:
+        names = [str(each).casefold() for each in outs]  # Windows and macOS take both cases for one name
+        for number, name in enumerate(names):
+            if (first := names.index(name)) < number:
                 raise CotextError(
-                    f"{files[first]} and {files[number]} would both be written to {each}; translate them one "
-                    "after the other, into different folders"
+                    f"{files[first]} and {files[number]} would both be written to {outs[number]}; translate "
+                    "them one after the other, into different folders"
                 )
         return outs
