@@ -1,6 +1,5 @@
 """A dry run of training: model size, first batch, memory and time of an update; nothing is written."""
 
-import resource
 import sys
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -265,6 +264,10 @@ def _peak_memory(torch_device: torch.device) -> int:
     """Bytes that this process has held at most: of the device, or of the machine if it is the CPU."""
     if torch_device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(torch_device))
+    if sys.platform == "win32":
+        return 0  # not known
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
