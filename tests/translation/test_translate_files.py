@@ -89,7 +89,7 @@ def test_what_is_not_text_stays(world: World, folder: Path) -> None:
 
 def test_a_report_for_each_file(world: World, folder: Path) -> None:
     found = json.loads(succeed(*command(world, folder, "--json")).out)
-    assert [(each["format"], each["is_corpus"]) for each in found["files"]] == [
+    assert [(each["file_format"], each["is_corpus"]) for each in found["files"]] == [
         ("prose", False),
         ("markdown", False),
         ("text", True),
@@ -99,7 +99,7 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
     [alone] = [
         json.loads(succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json").out)
     ]
-    assert alone["format"] == "markdown"
+    assert (alone["format"], alone["file_format"]) == ("cotext-translate", "markdown")
 
 
 def test_what_cannot_be_written_as_it_should_be_is_said(

@@ -89,7 +89,8 @@ class FileWriter:
         fields = [pa.field(name, kind, nullable=False) for name, kind in zip(_COLUMNS, types, strict=True)]
         metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
         self._schema = pa.schema(fields, metadata=metadata)
-        self._writer = pa.ipc.new_file(str(path), self._schema)
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, self._schema)
         self._rows: list[tuple[str, Tokens, Tokens, Tokens, Tokens]] = []
         self._pending_tokens = 0
         self._ends: list[int] = []
@@ -111,11 +112,12 @@ class FileWriter:
         closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
         self._writer.write_batch(empty, custom_metadata=closing)
-        self._writer.close()
+        self.abandon()
 
     def abandon(self) -> None:
         """Close the incomplete file after an error."""
         self._writer.close()
+        self._file.close()  # which its writer leaves open
 
     def _write_batch(self) -> None:
         if not self._rows:

@@ -123,10 +123,11 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         if os.path.lexists(folder) and not folder.is_dir():
             raise CotextError(f"{folder}: is no folder; give --out-dir another name")
         outs = [folder / file.name for file in files]
-        for number, path in enumerate(outs):
-            if (first := outs.index(path)) < number:
+        names = [str(each).casefold() for each in outs]  # Windows and macOS ignore the case of names
+        for number, name in enumerate(names):
+            if (first := names.index(name)) < number:
                 raise CotextError(
-                    f"{files[first]} and {files[number]} would both be written to {path}; translate them one "
-                    "after the other, into different folders"
+                    f"{files[first]} and {files[number]} would both be written to {outs[number]}; translate "
+                    "them one after the other, into different folders"
                 )
         return outs

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import IO, Final, Literal, cast
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import sweep, temporary_name
+from cotext.runtime.files import ON_WINDOWS, sweep, temporary_name
 
 # --- Detection of files that are not corpora: markup, subtitles, office documents, binary files.
 #
@@ -200,6 +201,9 @@ def check_readable(path: Path) -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading; decompress it by the suffix of its name; re-raise errors as CotextError."""
+    if ON_WINDOWS and path.as_posix() == "/dev/stdin":  # Windows has no such file
+        yield sys.stdin.buffer
+        return
     check_readable(path)
     try:
         with path.open("rb") as raw:

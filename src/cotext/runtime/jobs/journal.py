@@ -244,8 +244,12 @@ class Journal(Results):
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        self._close()
         if error_type is not None and not len(self) and not self._begun:
             self.path.unlink(missing_ok=True)  # nothing to resume
+
+    def _close(self) -> None:
+        """Close the file, as Windows deletes no open one."""
         if self._file is not None:
             # On a full disk, closing fails again; the first failure has been reported.
             with suppress(OSError):
@@ -293,6 +297,7 @@ class Journal(Results):
         if keep:
             self._append({"written": checksum(self._out)})
         else:
+            self._close()
             self.path.unlink(missing_ok=True)
 
     def _append(self, entry: Mapping[str, Any]) -> int:
