@@ -7,8 +7,8 @@
 With CTC paths, a row has twice as many positions as source tokens. A path through them, with blanks and
 repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the
 positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
-predicts the number of positions from the mean of the encoder's states, as the difference from the number of
-source tokens. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
+predicts the number of positions: the difference from the number of source tokens, from the mean of the
+encoder's states. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
 also to the nodes of other sentences (`layers/node_spans.py`).
 
 Latent codes (`layers/codebook.py`; Bao et al. 2022): a second decoder first predicts, at every position, the
