@@ -182,9 +182,9 @@ def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: 
             close(out[token], by_hand(context, flat[token], flat[[int(k) for k in keys]]))
 
 
-def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
-    """One token [D] that sees some [S, D]."""
-    attention, size = context.attention, len(query)
+def attended(attention: Any, query: Tensor, keys: Tensor) -> Tensor:
+    """Multi-head attention of one vector [D] to several [S, D]."""
+    size = len(query)
     (q,), k, v = (
         (x @ w.T + b).view(len(x), attention.heads, -1)
         for x, w, b in zip(
@@ -195,7 +195,13 @@ def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
         )
     )
     weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
-    mixed = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    out: Tensor = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    return out
+
+
+def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
+    """One token [D] that sees some [S, D]."""
+    mixed = attended(context.attention, query, keys)
     if context.gate is None:
         identity: Tensor = context.norm(query + mixed)
         return identity

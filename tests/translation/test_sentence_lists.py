@@ -1,5 +1,6 @@
 """Lists of translations of sentences, of every system: the first is the translation, scores are true."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,8 +51,7 @@ def check(plain: Sequence[Translation], listed: Sequence[Translation], nbest: in
     return others
 
 
-@pytest.mark.parametrize("form", ["power", "gnmt"])
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(("name", "form"), zip(STRATEGIES, itertools.cycle(("power", "gnmt")), strict=False))
 def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(
     name: str, form: LengthPenaltyForm
 ) -> None:

@@ -74,7 +74,7 @@ def write_config(folder: Path, config: Config) -> None:
     for name, digest in files.items():
         (folder / own_code.FOLDER).mkdir(exist_ok=True)
         with replacing(folder / own_code.FOLDER / name) as temporary:
-            temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8")
+            temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8", newline="")
     with replacing(folder / "config.yaml") as temporary:
         temporary.write_text(dump_config(config), encoding="utf-8")
 

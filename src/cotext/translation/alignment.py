@@ -247,7 +247,7 @@ class Attended:
     """The attention to read: the mean of decoder layers, counted from the last; `shifted`: one step later.
 
     The defaults have the lowest alignment error on development documents of the controlled corpus, over
-    systems of two and three layers (`benchmarks.files.alignment`).
+    systems of two and three layers (docs/results/sentences-and-files.md).
     """
 
     layers: tuple[int, ...] = (0, 1)

@@ -1,7 +1,7 @@
 """Confidence of a translated sentence: the geometric mean of the probabilities of its tokens.
 
 exp(log-probability / tokens), closing symbol included: between 0 and 1 for any length.
-`benchmarks.files.confidence` measures how well it predicts quality.
+docs/results/terms.md has its correlation with quality.
 """
 
 import math
