@@ -1,4 +1,4 @@
-"""The folder of a server's state: nobody else's, and on the disk whatever happens to the machine."""
+"""Private and durable files for the state of a server."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,7 @@ from cotext.runtime.errors import CotextError
 
 
 def private(folder: Path) -> Path:
-    """A folder that nobody but the owner of this process can read, made if absent.
-
-    Raises:
-        CotextError: storage refuses.
-    """
+    """Create a folder that only the owner can read, if absent; raise CotextError if this fails."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -21,7 +17,7 @@ def private(folder: Path) -> Path:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until a file or a folder is on the disk; raises OSError where storage refuses."""
+    """Sync a file or a folder to disk; raise OSError if this fails."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -30,11 +26,7 @@ def to_disk(path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file, which is on the disk for certain, the old one or the new; nobody else can read it.
-
-    Raises:
-        OSError: storage refuses.
-    """
+    """Replace a private file atomically and sync it to disk; raise OSError if this fails."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_bytes(content)
     temporary.chmod(0o600)
