@@ -1,4 +1,4 @@
-"""What an experiment tells of its rows: tables and figures."""
+"""The tables and figures of an experiment: the sections `tables` and `figures` of its file."""
 
 from typing import Annotated, Self
 
@@ -8,42 +8,42 @@ from cotext.config.fields import Closed
 
 
 class Table(Closed):
-    """A row of figures for each row of the experiment, mean over seeds with the smallest and the largest."""
+    """A table with a line for each row: the mean over seeds, with the smallest and the largest."""
 
     title: str
-    """Above it."""
     columns: dict[str, str]
-    """Figure by header, as in `loss: training.nll_current:.3f`; * stands for any part, in the header too."""
+    """Figure with a number format by header, such as `loss: training.nll_current:.3f`. A `*` matches any part
+    of the name, which replaces the `*` of the header."""
     rows: tuple[str, ...] | None = None
-    """All if not given."""
+    """Default: all rows."""
 
 
 class Curves(Closed):
-    """A figure: one panel for each kind of figure, one line for each system.
+    """A figure with a panel for each measured value and a line for each system.
 
-    The points of a line are rows, or what was measured of one row in its course.
+    The points of a line are rows, or the updates of a single row.
     """
 
     title: str
-    """Above it; the file has its first words."""
+    """Title; the file is named after it."""
     across: str
-    """What is on the horizontal axis."""
+    """Label of the horizontal axis."""
     panels: Annotated[dict[str, str], Field(min_length=1)]
-    """Figure by label of the vertical axis, as in `BLEU: bleu.s-bleu`; where lines are of single rows, with *
-    for the place on the horizontal axis, as in `loss: training.loss.at.*`."""
+    """Figure by label of the vertical axis, such as `BLEU: bleu.s-bleu`. If lines are of single rows, `*`
+    matches the update, as in `loss: training.loss.at.*`."""
     lines: Annotated[dict[str, dict[float, str] | str], Field(min_length=1)]
-    """Of each system: row by its place on the horizontal axis, or a single row."""
+    """Line by name: rows by their place on the horizontal axis, or a single row."""
 
     @model_validator(mode="after")
     def _places(self) -> Self:
         single = {isinstance(line, str) for line in self.lines.values()}
         if single != {"*" in figure for figure in self.panels.values()}:
             raise ValueError(
-                f"{self.title}: * in every panel and a row for every line, or rows by place and no *"
+                f"{self.title}: give * in every panel and a row for every line, or rows by place and no *"
             )
         return self
 
     def rows(self) -> set[str]:
-        """All that are drawn."""
+        """Return the names of all drawn rows."""
         lines = self.lines.values()
         return {row for line in lines for row in ([line] if isinstance(line, str) else line.values())}

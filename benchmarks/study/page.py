@@ -1,9 +1,9 @@
-"""The page of the study, made of the folders of its experiments.
+"""Write the page of the study from the results of its experiments.
 
     python -m benchmarks.study.page FOLDER ... --out docs/study.md
 
-FOLDER is that of an experiment, as `python -m benchmarks.experiments` or `benchmarks.study.pack` leaves it.
-Every sentence of the page follows from figures by a rule; a picture lies in `figures` beside the page.
+FOLDER is the folder of an experiment, or the unpacked file of `benchmarks.study.pack`. A rule derives every
+sentence of the page from figures. Pictures are written to `figures` next to the page.
 """
 
 import argparse
@@ -21,21 +21,21 @@ from cotext.evaluation.statistics.significance import SIGNIFICANT, holm
 from cotext.runtime.files import replacing
 from cotext.runtime.tables import listed
 
-LEAST_BLEU = 15.0  # s-BLEU on held-out documents of what all start from, below which nothing is claimed
+LEAST_BLEU = 15.0  # s-BLEU of the sentence model below which nothing is claimed about documents
 BASELINE = "sentence"
-STARTS = ("moved", "teacher")  # what systems start from: the first that is there
+STARTS = ("moved", "teacher")  # rows from which systems start; the first one in the results counts
 HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
-LEAST_CHOICES = 10  # of a suite that is worth a column
+LEAST_CHOICES = 10  # of a suite with a column of its own
 CONSISTENCY = {
     "deixis_test": "deixis",
     "lex_cohesion_test": "lexical cohesion",
     "ellipsis_infl": "ellipsis, inflection",
     "ellipsis_vp": "ellipsis, verb phrase",
-}  # by the file of each of Voita et al.'s sets
+}  # titles of the sets of Voita et al. by file name
 
 
 def consistency(name: str) -> str:
-    """The measure of a detokenised consistency set."""
+    """Return the name of the measure of a detokenised consistency set."""
     return f"consistency.voita-consistency/{name}{SUFFIX}"
 
 
@@ -57,7 +57,7 @@ PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", *SUITES)
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What a paper says: one system is better than another under a measure."""
+    """A claim of a paper: one system is better than another under a measure."""
 
     better: str
     worse: str
@@ -90,18 +90,22 @@ ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """HOLDS, FAILS or UNTOLD, and why."""
+    """HOLDS, FAILS or UNTOLD, and the reason."""
 
     word: str
     why: str
 
 
 def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
-    """Whether one system is better than another.
+    """Return whether one system is better than another.
 
-    `difference` is that of the one less the other, `p` its p-value corrected for all orderings, `spread` the
-    largest standard deviation of seeds of the two. It holds, or its opposite does, where p is below 0.05 over
-    documents and seeds, and the difference is larger than the spread. Nothing is told of two single runs.
+    The claim holds, or its opposite does, if p is below 0.05 over documents and seeds and the difference
+    exceeds the spread. Two single runs cannot be compared.
+
+    Args:
+        difference: The first system minus the second.
+        p: Its p-value, corrected for all orderings.
+        spread: The larger standard deviation over seeds; None for single runs.
     """
     size = f"{difference.difference:+.2f}, p {p:.3g}"
     if spread is None or difference.over_seeds is None:
@@ -114,12 +118,12 @@ def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
 
 
 def spread_of(*systems: Spread) -> float | None:
-    """The largest standard deviation of seeds; None where all systems have a single one."""
+    """Return the largest standard deviation over seeds; None if all systems have a single seed."""
     return max((each.deviation for each in systems if each.deviation is not None), default=None)
 
 
 def teacher_is_good(found: Comparison) -> Verdict:
-    """Whether the sentence model that all start from translates well enough for a claim about documents."""
+    """Return whether the sentence model from which all start is good enough for claims about documents."""
     start = next((name for name in STARTS if name in found.results["rows"]), STARTS[-1])
     bleu = found.figure(start, "own.s-bleu")
     if bleu is None:
@@ -129,7 +133,7 @@ def teacher_is_good(found: Comparison) -> Verdict:
 
 
 def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
-    """All orderings of which both systems are measured, p corrected for all of them."""
+    """Return the orderings whose systems are both measured, with verdicts corrected for their number."""
     tested = []
     for each in ORDERINGS:
         difference = found.differences(each.measure, each.worse, [each.better]).get(each.better)
@@ -150,9 +154,9 @@ def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
 
 
 def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict:
-    """The verdict on an ordering: of choices, it holds only where the better system uses context for them.
+    """Return the verdict; for choices, an ordering holds only if the better system uses context for them.
 
-    A system that knows nothing may be right more often than another, by the forms that it prefers.
+    Without context, the forms that a system prefers may make it right more often.
     """
     of_choices = ordering.measure in found.decided
     if told.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
@@ -164,7 +168,7 @@ def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict
 
 
 def render(found: Sequence[Comparison]) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     parts = ["# What document context is worth on real text", RULES.strip()]
     for each in found:
         parts += list(_section(each))
@@ -218,12 +222,12 @@ def _section(found: Comparison) -> Iterator[str]:
 
 
 def title_of(found: Comparison) -> str:
-    """That of the experiment's own page, or else the name of its folder."""
+    """Return the title of the page of the experiment, or else the name of its folder."""
     return _head(found)[0] or found.folder.name
 
 
 def about_of(found: Comparison) -> str:
-    """What the experiment's own page says of data and budget, and which rows are not measured yet."""
+    """Return the introduction of the page of the experiment, and the rows that are not measured yet."""
     measured = found.systems("own-own.source.jsonl")
     planned = re.findall(r"^\* \*\*(.+?)\*\*: ", _tables(found).partition("\n## Rows")[2], re.MULTILINE)
     missing = [name for name in planned if name not in measured]
@@ -248,12 +252,12 @@ def _told(value: Spread, digits: int = 2) -> str:
 
 
 def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
-    """A row a system, in bold where it differs from the baseline."""
+    """Return a table with a row per system; values that differ from the baseline are bold."""
     values = {name: found.values(name) for name in columns.values()}
     different = {name: _different(found, name, good) for name in columns.values()}
     systems = [s for s in found.results["rows"] if any(s in each for each in values.values())]
     numbers = {name: found.examples(name) for name in columns.values()}
-    # The same suite for all has its number once; what systems write decides how much of it can be judged.
+    # The number of choices stands in the header if all systems share it, else in each cell.
     alike = {
         name: next(iter(each)) for name, of in numbers.items() if len(each := set().union(*of.values())) == 1
     }
@@ -279,7 +283,7 @@ def _title(name: str) -> str:
 
 
 def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator[str]:
-    """A table of suites; those of hardly any choices are named below it."""
+    """Yield a table of suites, and a line that names suites with too few choices."""
     most = {name: max((max(of) for of in found.examples(name).values()), default=0) for name in names}
     yield _table(found, {_title(name): name for name in names if most[name] >= LEAST_CHOICES}, good)
     few = [f"{_title(name)} ({count})" for name, count in most.items() if count < LEAST_CHOICES]
@@ -288,7 +292,7 @@ def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator
 
 
 def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
-    """The systems that differ from the baseline, by the rule of `verdict`."""
+    """Return the systems that differ from the baseline by the rule of `verdict`."""
     if good.word != HOLDS:
         return set()
     values = found.values(name)
@@ -355,10 +359,9 @@ def _cost(found: Comparison) -> Iterator[str]:
 
 
 def _fell(found: Comparison, system: str) -> float | None:
-    """By how much the best development loss of the second half of updates is below that of the first.
+    """Return by how much the best development loss fell from the first to the second half of the updates.
 
-    The mean over seeds; None where either half has none. Systems of which it fell by much were still
-    learning.
+    Mean over seeds; None if a half has no losses. If it fell by much, the system was still learning.
     """
     fallen = []
     for curve in found.curves(system, "training.nll_current.at."):
@@ -370,7 +373,7 @@ def _fell(found: Comparison, system: str) -> float | None:
 
 
 def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
-    """What the figures say, in words."""
+    """Yield sentences that state the results."""
     yield f"The sentence model: {good.why}."
     if good.word != HOLDS:
         yield "**No claim about documents is made here**: what context is worth cannot be told."
@@ -446,12 +449,12 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def picture_of(found: Comparison) -> str:
-    """Where its picture lies, from the page."""
+    """Return the path of the picture, relative to the page."""
     return f"figures/study-{re.sub(r'[^a-z0-9]+', '-', found.folder.name.lower()).strip('-')}.png"
 
 
 def draw(found: Comparison, path: Path) -> None:
-    """Differences from the sentence system with their intervals of 95 per cent, a panel for each measure."""
+    """Draw differences from the sentence system with 95 % intervals, one panel per measure."""
     panels = {}
     for name in PICTURED:
         others = [s for s in found.values(name) if s not in (BASELINE, *STARTS)]

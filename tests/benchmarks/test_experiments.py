@@ -283,13 +283,13 @@ def test_a_run_with_other_settings_keeps_its_weights(world: World, tmp_path: Pat
         ("init: first", "init: frist", "rows.later.init: no 'frist'; did you mean first?"),
         ("measures: [training]", "measures: [trainings]", "did you mean training?"),
         ("recipe: focused-concatenation/base,", "init: later,", "give either recipe or changed"),
-        ("base, ", "base, init: later, ", "rows wait for each other: later -> first -> later"),
+        ("base, ", "base, init: later, ", "rows need each other: later -> first -> later"),
         ("focused-concatenation/base", "focused-concatenation/bass", "rows.first: no recipe"),
         ("model.heads", "model.haeds", "model.heads"),
         ("accuracy.register", "accurate.register", "did you mean accuracy?"),
         ("{training: true}", "{}", "give exactly one of training, contrastive"),
         ("documents: 60,", "documents: 60}, folder: {", "data.main"),
-        ("${updates}", "${update}", "stands for a variable of the file: 'update'"),
+        ("${updates}", "${update}", "no such variable in the file: 'update'"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_its_place(
@@ -307,7 +307,7 @@ def test_what_cannot_be_run_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "update=3"), "has no variable update (there are: updates)"),
+        (("--set", "update=3"), "has no variable update (its variables: updates)"),
         (("--set", "updates"), "write key=value"),
         (("--set", "train.max_update=3"), "train.max_updates"),
         (("--rows", "frist"), "did you mean first?"),
@@ -438,7 +438,10 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
     (tmp_path / "two.yaml").write_text(text)
     page = render(read_experiment(tmp_path / "two.yaml"), {"rows": {}, "data": {}, "versions": {}})
-    assert "COMET is left out: " + ("COMET runs in an environment" if model else "no model is named") in page
+    assert (
+        "COMET is left out: " + ("COMET needs a separate environment" if model else "no model is named")
+        in page
+    )
 
 
 @loop_over("path", SHIPPED)

@@ -205,10 +205,10 @@ def test_the_reference_decides_everything_rightly_and_others_do_not() -> None:
         judge([suites["pronoun"]], both[:1])[0]["real-pronoun"]["choices"] == 1
     )  # of the documents there are
     with pytest.raises(
-        CotextError, match=r"doc:1:pronoun:2: the translation has 1 sentences of that document"
+        CotextError, match=r"doc:1:pronoun:2: its document has only 1 sentences in the translation"
     ):
         judge(suites.values(), [Document("doc:1", written[:1])])
-    with pytest.raises(CotextError, match=r"of its documents the translation has none; give the translation"):
+    with pytest.raises(CotextError, match=r"the translation has none of its documents; give a translation"):
         judge(suites.values(), [Document("doc:3", written)])
 
 

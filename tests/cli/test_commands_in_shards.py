@@ -156,7 +156,11 @@ def scores_in(table: Path) -> list[list[str]]:
     [
         ("score", ["--shard", "3/2"], "--shard '3/2': write i/n"),
         ("translate", ["--shard", "1/2", "--overwrite"], "leave out --bilingual and --overwrite"),
-        ("translate", ["--shard", "1/2", "--format", "prose"], "--shard divides a corpus"),
+        (
+            "translate",
+            ["--shard", "1/2", "--format", "prose"],
+            "--shard can be used only with a single corpus",
+        ),
     ],
 )
 def test_what_is_no_shard_is_refused(

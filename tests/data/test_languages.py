@@ -111,7 +111,7 @@ def test_a_corpus_the_wrong_way_round(tmp_path: Path) -> None:
     given = prepare_arguments(tmp_path, tmp_path / "data")
     outcome = cotext(*given, "--source-language", "de", "--target-language", "en")
     assert outcome.code == 2
-    assert "train.de: by their names en-de, while the corpus is de-en; change them over" in outcome.err
+    assert "train.de: by their names en-de, while the corpus is de-en; swap them" in outcome.err
     assert not (tmp_path / "data").exists()
 
 

@@ -25,7 +25,7 @@ from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
-from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
+from cotext.data.statistics import Histogram, PairBloomFilter, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
@@ -331,7 +331,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").touch()
-    with pytest.raises(CotextError, match="something else than prepared data"):
+    with pytest.raises(CotextError, match="is not a folder of prepared data"):
         run(files, precious, overwrite=True)
     assert listing(precious) == {"thesis.txt"}
     inside = out / "dev.en"
@@ -542,7 +542,7 @@ def digests(*pairs: str) -> bytes:
 
 
 def test_seen_pairs_count_repetitions_within_and_across_calls() -> None:
-    seen = SeenPairs(bits_log2=16)
+    seen = PairBloomFilter(bits_log2=16)
     assert seen.add(digests("ab", "ac", "ab")) == 1
     assert seen.add(digests("ac", "x", "ab", "ab")) == 3
     assert seen.add(b"") == 0

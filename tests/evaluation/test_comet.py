@@ -409,8 +409,8 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET runs in an environment of its own"),
-        ("--comet a --comet-python {python}", "COMET reads the source too"),
+        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET needs a separate environment"),
+        ("--comet a --comet-python {python}", "--comet needs --source"),
         ("--comet-context 2", "--comet-context needs --comet"),
         ("--comet-python x", "--comet-python needs"),
         (

@@ -140,7 +140,7 @@ def test_signature() -> None:
         f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
     )
     for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
-        with pytest.raises(CotextError, match="cannot stand in a signature"):
+        with pytest.raises(CotextError, match="cannot be part of a signature"):
             contrastive_signature(SUITE, tie="wrong", score="sum", recipe=recipe)
     with pytest.raises(CotextError, match="unknown tie rule 'right'; choose one of wrong, first"):
         contrastive_signature(SUITE, tie="right", score="sum")  # type: ignore[arg-type]

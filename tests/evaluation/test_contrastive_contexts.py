@@ -134,7 +134,7 @@ def test_chosen_excerpts_are_those_of_all() -> None:
 
 def test_a_suite_of_one_document_has_no_foreign_context() -> None:
     single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
-    with pytest.raises(CotextError, match="all examples are of one document"):
+    with pytest.raises(CotextError, match="all examples are from one document"):
         run_suite(translator(VIEWS["window"]), single, CONTROLS)
     assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
 
@@ -350,7 +350,7 @@ def test_accuracy_in_another_context_says_so() -> None:
     assert controls is not None
     assert [each.right for each in report.decisions] == list(controls.by_context["none"].right.values())
     assert "context:" not in run_suite(t, SUITE).signature
-    with pytest.raises(CotextError, match="reads each row by itself"):
+    with pytest.raises(CotextError, match="which this system does not use"):
         run_suite(t, SUITE, SuiteRules(context="global"))
 
 
@@ -366,7 +366,7 @@ def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context
             )
         )
 
-    with pytest.raises(CotextError, match="'long' has no sentence there; give it more context"):
+    with pytest.raises(CotextError, match="'long' has none; give it more context"):
         run_suite(docflat(4), LONG, SuiteRules(context="global"))
     # One sentence beyond the window is enough, and one example.
     few = replace(

@@ -122,10 +122,10 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
     [
         ("1:saw\n", "1 lines, and the published set has 148"),
         ("TC\t1:saw\n2:it\n", "marks:2: does not begin with TC, CP, PT"),
-        ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is no mark"),
-        ("TC\tx:saw\n", "'x:saw' is no mark"),
-        ("TC\t-1:saw\n", "'-1:saw' is no mark"),
-        ("TC\t1:,\n", "'1:,' is no mark"),
+        ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is not a mark"),
+        ("TC\tx:saw\n", "'x:saw' is not a mark"),
+        ("TC\t-1:saw\n", "'-1:saw' is not a mark"),
+        ("TC\t1:,\n", "'1:,' is not a mark"),
     ],
 )
 def test_files_that_hold_no_marks(tmp_path: Path, text: str, message: str) -> None:
@@ -139,7 +139,7 @@ def test_marks_of_other_documents_are_noticed() -> None:
     with pytest.raises(CotextError, match="marks of 3 documents, but the reference has 2"):
         measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
     turned = documents(JOINED, PRONOUN, TENSE)
-    with pytest.raises(CotextError, match="only 0 % of the 4 marked words stand at their positions"):
+    with pytest.raises(CotextError, match="only 0 % of the 4 marked words are at their positions"):
         measure_discourse(MARKED, {"x": turned}, turned)
     with pytest.raises(CotextError, match="there is none"):
         measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])

@@ -66,8 +66,8 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(consistency.statistics.counts, [[2, 3], [2, 2]])
     assert [m.score.value for m in measured["reference"]] == pytest.approx([100, 100, 100 * 2 / 3])
     assert types.reference_consistency == pytest.approx(100 * 2 / 3)
-    assert types.accuracies["ours"] == {"ORG": 0.0, "PER": 75.0}
-    assert (types.mentions, types.left_out) == ({"ORG": 1, "PER": 4}, 1)
+    assert types.accuracy_by_type["ours"] == {"ORG": 0.0, "PER": 75.0}
+    assert (types.reference_mentions, types.documents_left_out) == ({"ORG": 1, "PER": 4}, 1)
 
 
 def test_nothing_mentioned_is_no_share_of_anything() -> None:
@@ -169,5 +169,5 @@ def test_nothing_mentioned_twice_is_said(tmp_path: Path) -> None:
     once = [Document("b1", ("Lian left.", "", "")), Document("b2", ("He came.",))]
     entities = [Entity("b1", "PER", ("lian",))]
     _, types = measure_entities(entities, {"ours": once, "other": REFERENCE}, REFERENCE)
-    assert types.unrepeated == ("ours",)
-    assert "says nothing: ours" in types.render()
+    assert types.without_repeated_mentions == ("ours",)
+    assert "is not meaningful: ours" in types.render()

@@ -136,5 +136,5 @@ def test_bad_input() -> None:
         generative_accuracy(suite, [Document("", ("er", "er"))])
     with pytest.raises(CotextError, match="no example whose candidates differ"):
         generative_accuracy(ContrastiveSuite("s", "en", "de", (example("a", "A"),)), [Document("", ("a",))])
-    with pytest.raises(CotextError, match="cannot stand in a signature"):
+    with pytest.raises(CotextError, match="cannot be part of a signature"):
         generative_accuracy(suite, [Document("", ("er",))], {"n": "3"})

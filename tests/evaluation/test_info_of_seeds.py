@@ -66,7 +66,7 @@ def test_runs_that_make_no_system_are_told(world: World, copy: Path, kind: str) 
         wanted = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
     elif kind == "renamed":
         ten.rename(copy / "seed-11")
-        wanted = f"{copy / 'seed-11'}: holds a run of seed 10"
+        wanted = f"{copy / 'seed-11'}: contains a run of seed 10"
     elif kind == "settings":
         shutil.rmtree(ten)
         arguments = (*TINY, WITH_BLEU, "train.seed=10", "train.learning_rate=0.002")

@@ -218,7 +218,7 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
         "3 documents are too few for any significant difference of 15",
-        "100 samples are too few for 15 tests; leave --samples out, or take more",
+        "100 samples are too few for 15 tests; remove --samples, or use more",
     )
 
 

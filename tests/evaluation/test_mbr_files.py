@@ -181,5 +181,5 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)
     assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
     assert "protocol:comet" in report.signature
-    with pytest.raises(CotextError, match="add --source FILE"):
+    with pytest.raises(CotextError, match="--comet needs --source"):
         choose_translations(replace(request, source=None))

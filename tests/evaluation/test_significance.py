@@ -322,7 +322,7 @@ def test_three_systems_and_the_signature() -> None:
     )
     for name, (low, high) in found.intervals_95.items():
         assert low < systems[name].score < high
-    assert found.as_dict()["comparisons"][0]["baseline"] == "a"
+    assert found.comparisons[0].baseline == "a"
 
 
 def test_what_cannot_be_tested() -> None:

@@ -293,7 +293,7 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
 @loop_over(
     ("content", "reason"),
     [
-        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or of an old kind"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or in an old format"),
         (b"PK\3\4", "damaged archive"),
         (packed({"word/document.xml": "<a/>"}), "does not say which of its parts"),
         (document("<w:p>"), r"word/document\.xml: not well-formed"),

@@ -291,7 +291,7 @@ def test_damage_is_survived() -> None:
 
 
 def test_a_page_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, beyond the limit of 67,108,864"):
+    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, the limit is 67,108,864"):
         opened(bytes((64 << 20) + 1))
 
 

@@ -260,12 +260,12 @@ def test_markup_in_messages() -> None:
     ("content", "said"),
     [
         ('"text"\n', "file:1: text without a keyword"),
-        ('msgid "a\nmsgstr ""\n', "file:1: no line of a catalogue"),
-        ('msgid "a"\nmsgid "b"\n', "an entry without|out of its place"),
-        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "file:3: msgstr out of its place"),
-        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: msgstr.n. belongs to"),
+        ('msgid "a\nmsgstr ""\n', "file:1: not a line of a catalogue"),
+        ('msgid "a"\nmsgid "b"\n', "an entry without|out of place"),
+        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "file:3: msgstr out of place"),
+        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: msgstr.n. needs an entry"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', "plural forms are missing"),
-        ('msgid "\\377"\nmsgstr ""\n', "no ASCII"),
+        ('msgid "\\377"\nmsgstr ""\n', "not ASCII"),
         ('msgid ""\nmsgstr "Content-Type: text/plain; charset=none-such\\n"\n', "unknown encoding"),
     ],
 )

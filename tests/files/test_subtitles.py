@@ -303,12 +303,12 @@ def test_damage_is_survived(kind: str) -> None:
 
 def test_what_cannot_be_read_is_refused() -> None:
     for content, message in (
-        (b"It rains.", "no subtitles that are known"),
+        (b"It rains.", "not in a known subtitle format"),
         (SRT.encode("utf-16"), "UTF-8"),
         (SRT.replace("♪", "ß").encode("cp1252"), "UTF-8"),
         (ASS.replace(",0,0,0,,{", ",{").encode(), "fewer fields"),
         (ASS.replace("0:00:01.00", "soon").encode(), "must be times"),
-        (ASS.replace("Effect, Text", "Text, Effect").encode(), "as last, Text"),
+        (ASS.replace("Effect, Text", "Text, Effect").encode(), "last, Text"),
     ):
         with pytest.raises(CotextError, match=message):
             FORMAT.open(content, "x.srt")

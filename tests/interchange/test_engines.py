@@ -442,9 +442,9 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
 @loop_over(
     ("name", "problem"),
     [
-        ("model.bin", "damaged, or of another origin"),
-        ("config.json", "damaged, or of another origin"),
-        ("tokenizer/sentencepiece.model", "damaged, or of another origin"),
+        ("model.bin", "damaged, or does not belong"),
+        ("config.json", "damaged, or does not belong"),
+        ("tokenizer/sentencepiece.model", "damaged, or does not belong"),
         ("cotext.json", "damaged or cut off"),
     ],
 )

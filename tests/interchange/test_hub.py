@@ -84,7 +84,7 @@ def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, t
     found = " ".join(refused.err.split())
     assert (refused.code, "exists; choose another --out: " in found) == (2, True)
     assert f"{changed.name} differs" in found
-    assert "tokenizer_of_mine is not of it" in found
+    assert "tokenizer_of_mine does not belong to it" in found
     changed.unlink()
     assert f"{changed.name} is missing" in " ".join(cotext(*command).err.split())
     assert (out / "tokenizer_of_mine").read_text() == ""

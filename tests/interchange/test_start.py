@@ -75,7 +75,7 @@ def test_casa_takes_the_encoder(started: tuple[Path, Path], tmp_path: Path) -> N
     run, data = started
     config = load_config("opus/casa", None, [*QUICK, f"train.init={run}"])
     if load_run(run).tokenizer.target_prefix:
-        with pytest.raises(CotextError, match="is non-autoregressive, and reads none"):
+        with pytest.raises(CotextError, match="is non-autoregressive and reads no target"):
             train(config, data, tmp_path / "run", silent())
         return
     train(config, data, tmp_path / "run", silent())

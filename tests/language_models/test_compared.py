@@ -85,10 +85,10 @@ def test_what_cannot_be_compared_is_refused_before_any_work(
         path = described(tmp_path, fake)
         refused = cotext("compare", run, path, *files, "--suite", suite)
         assert refused.code == 2
-        assert "decide no contrastive suite" in refused.err
+        assert "compared only on a test set" in refused.err
         assert not fake.requests
     refused = cotext("compare", run, target, *files, "--suite", suite)
-    assert "decide no contrastive suite" in refused.err
+    assert "compared only on a test set" in refused.err
     refused = cotext("compare", run, target, "--suite", suite, "--out", page)
     assert refused.code == 2
     refused = cotext("compare", run, tmp_path / "nothing", *files)

@@ -663,7 +663,7 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = joined(batch_of(config), [2, 5, 6])
     written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), slots=80)
-    [target] = written.state.parts
+    target = written.state.context
     assert isinstance(target, FlatTarget)
     assert not target.meets
     written.widen(beam)
@@ -684,7 +684,7 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
     written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), slots=80)
-    [target] = written.state.parts
+    target = written.state.context
     assert isinstance(target, FlatTarget)
     assert target.meets
     written.widen(beam)

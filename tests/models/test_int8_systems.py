@@ -166,7 +166,7 @@ class TestRuns:
         assert opened.loaded.precision == "float32"
         assert quantised_later.loaded.precision == "int8"
         assert quantised_later.with_decode({"precision": "int8", "beam": 1}).loaded is quantised_later.loaded
-        with pytest.raises(CotextError, match="open it anew"):
+        with pytest.raises(CotextError, match="load it again"):
             quantised_later.with_decode({"precision": "float32"})
 
     def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:

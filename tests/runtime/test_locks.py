@@ -17,7 +17,7 @@ from cotext.runtime import files as processes
 from cotext.runtime import locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
-from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
+from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
 from tests.loops import loop_over
 
 
@@ -189,7 +189,7 @@ def test_a_lock_that_its_holder_could_not_write_into(
 def test_what_is_no_lock_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content)
-    with pytest.raises(CotextError, match="lock: is in the way, and no lock of Cotext"), holding(path, "it"):
+    with pytest.raises(CotextError, match="lock: exists, and is not a lock of Cotext"), holding(path, "it"):
         pass
     assert path.read_bytes() == content
 
@@ -265,7 +265,7 @@ def test_what_killed_processes_have_left_of_an_output_is_cleared_away(tmp_path: 
         (tmp_path / name).touch()
     age(tmp_path / names["elsewhere, old"], 8 * 24 * 3600)
     with writing(tmp_path / "out"):
-        assert beside(tmp_path / "out").exists()
+        assert lock_path(tmp_path / "out").exists()
     left = {key for key, name in names.items() if (tmp_path / name).exists()}
     assert left == {"living", "elsewhere", "another's", "user's"}
 

@@ -233,7 +233,7 @@ def test_training_on_the_device_that_is_named(world: World, tmp_path: Path) -> N
 
 def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "2")
-    with pytest.raises(CotextError, match="several processes take a device each"):
+    with pytest.raises(CotextError, match="several processes use one device each"):
         make_accelerator(TrainConfig(), device="cpu:0")
 
 

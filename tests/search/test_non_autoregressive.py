@@ -382,7 +382,7 @@ def test_context_is_measured_by_the_likelihood_of_texts(recipe: str, folder: Pat
     found = json.loads(out.read_text())
     assert found["conditions"]["true"]["sentences_with_context"] > 0
     assert found["conditions"]["true"]["per_sentence"] != 0
-    assert (f"{found['without_path']} have no path" in told) == (found["without_path"] > 0)
+    assert (f"{found['without_path']} have no valid CTC alignment" in told) == (found["without_path"] > 0)
     page = folder / f"{recipe}.html"
     succeed("context", run, source, "--target", target, "--out", page)
     [*_, last] = json.loads(page.with_suffix(".json").read_text())["sentences"]

@@ -350,7 +350,7 @@ class TestSettings:
         assert [blended(config.train, done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
         none = self.settled(data, imported, tmp_path, "modern/rotary", "train.blend=[]")
         assert blended(none.train, 0) == 1
-        with pytest.raises(CotextError, match=r"train.blend = score: that is no change"):
+        with pytest.raises(CotextError, match=r"train.blend = score: this is not new"):
             self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
 
     def test_a_run_that_goes_on_needs_no_run_to_start_from(

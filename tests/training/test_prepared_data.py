@@ -110,9 +110,7 @@ def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, na
     content = bytearray((data / name).read_bytes())
     content[len(content) // 2] ^= 1
     (data / name).write_bytes(content)
-    with pytest.raises(
-        CotextError, match=f"{name}: damaged, or of another origin.*; prepare the corpus again"
-    ):
+    with pytest.raises(CotextError, match=f"{name}: damaged, or does not belong.*; prepare the corpus again"):
         train_here(run_config(max_updates=1), data, tmp_path / "two")
     assert not (tmp_path / "two").exists()
 

@@ -476,7 +476,7 @@ class TestRefusals:
         progress = training_state.load_progress(folder)
         progress.processes = 2
         training_state.save_progress(folder, progress)
-        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot go on with it"):
+        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot resume it"):
             train_here(run_config(), data, run)
 
     @pytest.mark.parametrize("name", ["train", "dev"])

@@ -121,7 +121,7 @@ def test_texts_differ_and_show_something() -> None:
     ("decode", "message"),
     [
         ({"beam": 1}, "decode.nbest = 2: greedy search knows one hypothesis"),
-        ({"beam": 3, "align": "free"}, "free search asks for none"),
+        ({"beam": 3, "align": "free"}, "lists need constrained search"),
     ],
 )
 def test_what_has_no_lists_is_refused(decode: dict[str, Any], message: str) -> None:
@@ -237,7 +237,7 @@ def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Pat
     lines.write_text("The cat sees. The dog runs.\nthe cat\n")
     refused = cotext(*with_lists(world, page, tmp_path / "out"))
     assert refused.code == 2
-    assert "lists are written beside corpora, a sentence a line" in refused.err
+    assert "lists are written next to corpora with one sentence per line" in refused.err
     refused = cotext(*with_lists(world, lines, tmp_path / "out", "--format", "text"))
     assert refused.code == 2
     assert f"{lines}:1: looks like several sentences" in refused.err
@@ -245,4 +245,4 @@ def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Pat
     glossary.write_text("cat\tkatze\n")
     source = documents_file(tmp_path / "in.en", 1, 1)
     refused = cotext(*with_lists(world, source, tmp_path / "out", "--glossary", glossary))
-    assert "the best translation is mended and others are not" in refused.err
+    assert "only the best translation is corrected, not the alternatives" in refused.err

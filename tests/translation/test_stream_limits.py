@@ -176,6 +176,6 @@ def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, mes
 @pytest.mark.parametrize("position", ["9" * 6000, "\u00b2", "-1", "1e3"])
 def test_places_that_no_document_has(tmp_path: Path, position: str) -> None:
     (tmp_path / "marks").write_text(f"TC\t{position}:is\n", encoding="utf-8")
-    with pytest.raises(CotextError, match="is no mark") as caught:
+    with pytest.raises(CotextError, match="is not a mark") as caught:
         read_marks(tmp_path / "marks")
     assert len(str(caught.value)) < 500

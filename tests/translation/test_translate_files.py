@@ -89,7 +89,7 @@ def test_what_is_not_text_stays(world: World, folder: Path) -> None:
 
 def test_a_report_for_each_file(world: World, folder: Path) -> None:
     found = json.loads(succeed(*command(world, folder, "--json")).out)
-    assert [(each["format"], each["is_corpus"]) for each in found["files"]] == [
+    assert [(each["file_format"], each["is_corpus"]) for each in found["files"]] == [
         ("prose", False),
         ("markdown", False),
         ("text", True),
@@ -99,7 +99,7 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
     [alone] = [
         json.loads(succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json").out)
     ]
-    assert alone["format"] == "markdown"
+    assert (alone["format"], alone["file_format"]) == ("cotext-translate", "markdown")
 
 
 def test_what_cannot_be_written_as_it_should_be_is_said(
@@ -135,7 +135,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["notes.txt", "--out", "notes.txt"], "would overwrite what is read from"),
         (["notes.txt", "page.md", "-", "--out-dir", "y"], "leave out other files"),
         (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
-        (["notes.txt", "--out", "x", "--scores", "s"], "--scores is of one corpus"),
+        (["notes.txt", "--out", "x", "--scores", "s"], "--scores can be used only with a single corpus"),
         (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),
         (["bad.txt", "--out", "x", "--format", "prose"], "bad.txt:1: invalid UTF-8, byte 5"),
         (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
@@ -163,7 +163,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],
-            "lines.docx: no archive, as a file of this kind is",
+            "lines.docx: not an archive, as it should be",
         ),
     ],
 )

@@ -206,9 +206,10 @@ def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # not None, nor what a program that calls this has put there
-            # Texts are UTF-8 in files and pipes; a terminal shows what it has no character for as an escape.
-            encoding = stream.encoding if stream.isatty() else "utf-8"
-            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+            # A terminal shows what it has no character for as an escape; pipes are as files are.
+            stream.reconfigure(errors="backslashreplace")
+            if not stream.isatty():
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
         for number, argument in enumerate(sys.argv[1:], 1):
             require_text(number, argument)

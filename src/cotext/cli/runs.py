@@ -63,7 +63,8 @@ def shortlist(
     found = coverages(made, TokenStore(data / "dev.arrow"), tokenizer)
     made.save(run / SHORTLIST)
     if json:
-        typer.echo(as_json({"shortlist": {str(count): asdict(each) for count, each in found.items()}}))
+        figures = {str(count): asdict(each) for count, each in found.items()}
+        typer.echo(as_json({"format": "cotext-shortlist", "version": 1, "shortlist": figures}))
         return
     for count, each in found.items():
         typer.echo(each.render(count))

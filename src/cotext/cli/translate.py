@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -84,13 +84,19 @@ def tell_files(
 ) -> None:
     """Print what was translated into which files, which are one alone if they are not in a folder."""
     if json:
-        figures = [{"out": str(out), **asdict(report)} for out, report in zip(outs, reports, strict=True)]
+        figures = [_figures(out, report) for out, report in zip(outs, reports, strict=True)]
         whole = {"files": figures} if in_folder else figures[0]
         typer.echo(as_json({"format": "cotext-translate", "version": 2, **whole}))
         return
     for out, report in zip(outs, reports, strict=True):
         _tell(out, report)
     typer.echo(reports[0].signature)
+
+
+def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
+    found = asdict(report)
+    # `format` is that of the whole output.
+    return {"out": str(out), "file_format": found.pop("format"), **found}
 
 
 def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], None]) -> None:

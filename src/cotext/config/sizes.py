@@ -73,6 +73,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 }
 # Factors for unequal depths. At tiny, 1/3 as for equal depths would make 10 + 2 and 8 + 4 layers the same.
 PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
+DEPTHS = ("encoder_layers", "decoder_layers")
 # Sections of `model` that may have top layers with another span.
 STACKS = ("attention", "encoder", "decoder", "cross")
 BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
@@ -91,8 +92,11 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
     model, train = recipe["model"], recipe["train"]
     changes = {section: dict(values) for section, values in SIZES[size].items()}
     if changes:
-        depths = _depths(model["encoder_layers"], model["decoder_layers"], size)
-        changes["model"] |= zip(("encoder_layers", "decoder_layers"), depths, strict=True)
+        depths = [changes["model"][key] for key in DEPTHS]
+        if model["encoder_layers"] != model["decoder_layers"]:
+            half = Fraction(1, 2)  # rounds to the nearest integer
+            depths = [max(1, int(PROPORTIONS[size] * model[key] + half)) for key in DEPTHS]
+        changes["model"] |= zip(DEPTHS, depths, strict=True)
         most = max(1, min(depths) // 2)
         for stack in STACKS:
             top = model[stack]["top"]
@@ -105,14 +109,6 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
         **written,
         **{section: _laid_over(written.get(section) or {}, values) for section, values in changes.items()},
     }
-
-
-def _depths(encoder: int, decoder: int, size: str) -> tuple[int, int]:
-    if encoder == decoder:
-        model = SIZES[size]["model"]
-        return model["encoder_layers"], model["decoder_layers"]
-    shrunk = (max(1, int(PROPORTIONS[size] * layers + Fraction(1, 2))) for layers in (encoder, decoder))
-    return next(shrunk), next(shrunk)
 
 
 def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,9 +54,6 @@ MOST_LIKELIER: Final = 1000  # largest likelihood ratio of a word
 _ROUNDS: Final = 4  # of expectation and maximisation
 
 
-# --- The best path through a band.
-
-
 @dataclass(frozen=True, slots=True)
 class Band:
     """The searched nodes: in row i, columns `low[i]` to `low[i] + width - 1`."""
@@ -405,8 +402,6 @@ class SharedWords:
         return scores
 
 
-# --- Documents.
-
 Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
 # Returns log p(target | source) of each pair of texts, according to a translation system.
 Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
@@ -536,9 +531,6 @@ class _Block:
     scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
 
 
-# --- Scores of a translation system for sentences near a path.
-
-
 @dataclass(frozen=True, slots=True)
 class NearScores:
     """log p(target | source) of a system, minus the log mean over the sources near the path.
@@ -546,7 +538,7 @@ class NearScores:
     Stored by the first source sentence, then by the number of source sentences and the target sentence.
     """
 
-    found: dict[int, dict[tuple[int, int], float]]
+    by_source: dict[int, dict[tuple[int, int], float]]
 
     @classmethod
     def of(
@@ -563,18 +555,18 @@ class NearScores:
         by_target: dict[int, list[tuple[tuple[int, int, int], float]]] = {}
         for cell, score in zip(cells, probabilities(texts), strict=True):
             by_target.setdefault(cell[2], []).append((cell, score))
-        found: dict[int, dict[tuple[int, int], float]] = {}
+        by_source: dict[int, dict[tuple[int, int], float]] = {}
         for scored in by_target.values():
             usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
             for (i, k, j), score in scored:
-                found.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
-        return cls(found)
+                by_source.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
+        return cls(by_source)
 
     def scores(self, sources: range, targets: range) -> Floats:
         """As `Lengths.scores`, for ranges of sentences."""
         scores = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
         for i in sources:
-            for (k, j), score in self.found.get(i, {}).items():
+            for (k, j), score in self.by_source.get(i, {}).items():
                 if i + k - 1 in sources and j in targets:
                     scores[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
         scores[1, :, 1:] = scores[0, :, 1:] + scores[0, :, :-1]
@@ -584,6 +576,6 @@ class NearScores:
         """Return the score of every bead; 0 for unaligned sentences."""
         scores = []
         for i, j in path:
-            near = self.found.get(i[0], {}) if i else {}
+            near = self.by_source.get(i[0], {}) if i else {}
             scores.append(sum(near.get((len(i), target), -MOST_NEAR) for target in j) if i else 0.0)
         return np.array(scores, np.float32)

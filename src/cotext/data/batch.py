@@ -17,8 +17,8 @@ begin and end: the label `eos` ends it, and in its place the next decoder input 
 Numbered sentences are bracketed sentences whose begin symbol is their number in the document, not in the
 row: `<7> a eos <8> b eos <9> c eos`.
 
-On the source side, a separator belongs to the sentence that it ends. Bracketed sentences have both symbols,
-`bos a eos bos b eos`, or only the end symbol, `a eos b eos`, if the model knows no begin symbol there.
+On the source side, a separator belongs to the sentence that it ends. Bracketed sentences have both symbols:
+`bos a eos bos b eos`. If the model knows no begin symbol there, they have only the end symbol: `a eos b eos`.
 Sentence indices count from the first *source* sentence of the row on both sides. So index k means the same
 sentence on both sides.
 
@@ -261,7 +261,7 @@ class Instance:
 
     @property
     def target_tokens(self) -> int:
-        """Length of the label row: one symbol closes every sentence."""
+        """Length of the label row; one symbol ends every sentence."""
         return sum(len(s) + 1 for s in self.target)
 
     def row_tokens(self, symbols: SpecialSymbols) -> int:

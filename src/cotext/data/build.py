@@ -77,20 +77,12 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
 
 
 def build_view(config: ViewConfig) -> View:
-    """Return the view for validation and translation.
-
-    Raises:
-        CotextError: keys that this kind of view does not have.
-    """
+    """Return the view for validation and translation; raises CotextError for keys of other kinds."""
     return _build_cut(config, config)
 
 
 def build_mixture(config: ViewConfig) -> Mixture:
-    """Return the training mixture: the view with weight 1, and those of `view.mixed_with`.
-
-    Raises:
-        CotextError: keys that one of these kinds of view does not have.
-    """
+    """Return the training mixture: the view with weight 1, and `view.mixed_with`; raises as `build_view`."""
     further = ((_build_cut(cut, config), cut.weight) for cut in config.mixed_with)
     return Mixture(((build_view(config), 1.0), *further))
 

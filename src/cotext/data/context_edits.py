@@ -59,70 +59,66 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     return _made(document.id, pairs, number - kept.start, context, tuple(kept))
 
 
-def outside(found: Excerpt, near: range) -> Excerpt:
+def outside(original: Excerpt, near: range) -> Excerpt:
     """Restrict the context to sentences whose number in the original document is not in `near`."""
-    far = tuple(index for index in found.context if found.numbers[index] not in near)
-    return replace(found, context=far)
+    far = tuple(index for index in original.context if original.numbers[index] not in near)
+    return replace(original, context=far)
 
 
-def without(found: Excerpt, index: int) -> Excerpt:
+def without(original: Excerpt, index: int) -> Excerpt:
     """Remove one context sentence."""
-    if index not in found.context:
+    if index not in original.context:
         raise CotextError(
-            f"document {found.document.id!r}: sentence {index + 1} is no context of its excerpt"
+            f"document {original.document.id!r}: sentence {index + 1} is no context of its excerpt"
         )
-    return _kept(found, [i for i in range(len(found.document)) if i != index])
+    return _kept(original, [i for i in range(len(original.document)) if i != index])
 
 
-def one_sided(found: Excerpt, index: int, side: Side) -> Excerpt:
+def one_sided(original: Excerpt, index: int, side: Side) -> Excerpt:
     """Make one side of a context sentence empty."""
-    pairs = found.pairs()
+    pairs = original.pairs()
     source, target = pairs[index]
     pairs[index] = ("", target) if side == "source" else (source, "")
-    return _made(found.document.id, pairs, found.sentence, found.context, found.numbers)
+    return _made(original.document.id, pairs, original.sentence, original.context, original.numbers)
 
 
-def alone(found: Excerpt) -> Excerpt:
+def alone(original: Excerpt) -> Excerpt:
     """Remove all context."""
-    return _kept(found, [i for i in range(len(found.document)) if i not in found.context])
+    return _kept(original, [i for i in range(len(original.document)) if i not in original.context])
 
 
-def shuffled(found: Excerpt, random: Random) -> Excerpt:
+def shuffled(original: Excerpt, random: Random) -> Excerpt:
     """Shuffle the context sentences; the result differs from the original order if possible."""
-    order = list(found.context)
-    while len(order) > 1 and order == list(found.context):
+    order = list(original.context)
+    while len(order) > 1 and order == list(original.context):
         random.shuffle(order)
-    pairs, numbers = found.pairs(), list(found.numbers)
-    for to, origin in zip(found.context, order, strict=True):
-        pairs[to], numbers[to] = found.pairs()[origin], found.numbers[origin]
-    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
+    pairs, numbers = original.pairs(), list(original.numbers)
+    for to, origin in zip(original.context, order, strict=True):
+        pairs[to], numbers[to] = original.pairs()[origin], original.numbers[origin]
+    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
-def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Replace the context by sentence pairs drawn from `others`.
-
-    Raises:
-        CotextError: `others` is empty.
-    """
-    if found.context and not others:
+def replaced(original: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
+    """Replace the context by sentence pairs drawn from `others`; raises CotextError if there are none."""
+    if original.context and not others:
         raise CotextError(
-            f"document {found.document.id!r}: no sentences of other documents to replace its context by; "
+            f"document {original.document.id!r}: no sentences of other documents to replace its context by; "
             "give a file with several documents, or leave the random context out"
         )
-    pairs, numbers = found.pairs(), list(found.numbers)
-    for index in found.context:
+    pairs, numbers = original.pairs(), list(original.numbers)
+    for index in original.context:
         pairs[index], numbers[index] = random.choice(others), None
-    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
+    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
-def _kept(found: Excerpt, indices: Sequence[int]) -> Excerpt:
-    pairs = found.pairs()
+def _kept(original: Excerpt, indices: Sequence[int]) -> Excerpt:
+    pairs = original.pairs()
     return _made(
-        found.document.id,
+        original.document.id,
         [pairs[i] for i in indices],
-        indices.index(found.sentence),
-        tuple(n for n, i in enumerate(indices) if i in found.context),
-        tuple(found.numbers[i] for i in indices),
+        indices.index(original.sentence),
+        tuple(n for n, i in enumerate(indices) if i in original.context),
+        tuple(original.numbers[i] for i in indices),
     )
 
 

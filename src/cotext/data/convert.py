@@ -136,11 +136,7 @@ class Detokenisers:
                 yield replace(document, source=source, target=target)
 
     def suite(self, suite: ContrastiveSuite) -> ContrastiveSuite:
-        """Detokenise a suite and change its name.
-
-        Raises:
-            CotextError: it is already detokenised, by its name.
-        """
+        """Detokenise a suite and change its name; raises CotextError if it has this name already."""
         if suite.name.endswith(SUFFIX):
             raise CotextError(f"the suite {suite.name} is detokenised already; take it as it is")
         examples = tuple(
@@ -233,10 +229,10 @@ def _kind(record: Record) -> str:
 
 
 def _alike(path: Path, format: Format) -> Iterator[Record]:
-    """The records of a file, as long as they hold what the first one does.
+    """Yield the records of a file, which must contain the same languages as the first record.
 
     Raises:
-        CotextError: what the readers refuse; a document of which a side would be lost or taken for the other.
+        CotextError: invalid input; a document contains other languages, one of which would be lost.
     """
     first = ""
     for record in checked_records(path, format):

@@ -25,6 +25,7 @@ from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
+    MosesBPETokenizer,
     Tokenizer,
     TokenizerSettings,
     chosen_languages,
@@ -59,20 +60,8 @@ class CorpusSplit:
         return self.read() if self.selection is None else self.selection.read(counting=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """An encoded corpus: its statistics, and the requested hashes that it contains."""
-
-    statistics: SplitStatistics
-    found: set[int]
-
-
 def corpus_of_files(split: str, source: Path, target: Path | None, selection: Selection) -> CorpusSplit:
-    """Return a corpus of files, which are read twice.
-
-    Raises:
-        CotextError: a file is missing, or can be read only once.
-    """
+    """Return a corpus of files, which are read twice; raises CotextError if one is missing, or is a pipe."""
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
@@ -119,11 +108,11 @@ def encode_corpus(
     wanted: frozenset[int],
     workers: int,
     on_documents: OnDocuments,
-) -> Encoded:
+) -> tuple[SplitStatistics, set[int]]:
     """Write the token store of a corpus into a folder.
 
     `tokenizer` is the folder of the tokenizer, `wanted` are hashes of held-out sentences to look for. The
-    number of worker processes does not change the result.
+    number of worker processes does not change the result. Returns statistics, and the hashes that occur.
 
     Raises:
         CotextError: invalid input, a sentence that cannot be encoded, a worker was killed.
@@ -140,7 +129,7 @@ def encode_corpus(
             collector.add(chunk)
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
-    return Encoded(collector.statistics(), found)
+    return collector.statistics(), found
 
 
 def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
@@ -171,7 +160,6 @@ def input_checksums(corpora: Sequence[CorpusSplit], format: str | None) -> dict[
 
 # --- Notes in the report of `cotext prepare`.
 
-MOSES_BPE: Final = "moses-bpe"  # its default number of merges does not depend on the corpus
 LONG_DOCUMENT: Final = 100  # sentences; a smaller corpus may really be one document
 
 
@@ -195,7 +183,8 @@ def tokenizer_notes(
             f"the tokenizer was trained on {chosen.sample_sentences:,} of {sentences:,} sentences, drawn "
             f"from the whole {'text' if texts else 'corpus'} (--tokenizer-sample)",
         )
-    if chosen.vocabulary is None and chosen.kind != MOSES_BPE:
+    # The default number of merges of moses-bpe does not depend on the corpus.
+    if chosen.vocabulary is None and chosen.kind != MosesBPETokenizer.kind:
         notes += (
             f"the vocabulary has {tokenizer.pieces:,} pieces, by the size of the corpus ({sentences:,} "
             "sentences in both languages together) and what its text supports; --vocabulary N sets it",
@@ -232,9 +221,6 @@ def selection_notes(corpus: CorpusSplit) -> list[str]:
         return location_of(corpus.files, side, sentence).removesuffix(": ") or repr(sentence[:40])
 
     return render(corpus.split, corpus.selection, location)
-
-
-# --- The tokenizer of prepared data: trained on the corpus or other text, or copied from another folder.
 
 
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:

@@ -7,7 +7,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in one language; a sentence may be empty and still counts."""
+    """A document in one language; empty sentences are allowed and counted."""
 
     id: str
     sentences: tuple[str, ...]

@@ -97,11 +97,7 @@ class ChunkEncoder:
         return cls(load_tokenizer(folder), wanted, files)
 
     def __call__(self, documents: Sequence[ParallelDocument]) -> EncodedChunk:
-        """Encode a chunk.
-
-        Raises:
-            CotextError: the tokenizer cannot encode a sentence; the message has file and line.
-        """
+        """Encode a chunk; raises CotextError with file and line if a sentence cannot be encoded."""
         texts = ([s for d in documents for s in d.source], [t for d in documents for t in d.target])
         try:
             source, target = (

@@ -1,7 +1,7 @@
 """The language pair of a corpus, a run or a suite: given, or guessed from file names such as train.en.
 
-File names are only hints, so that a contradicting name gives a warning. It is an error if two known language
-pairs differ, such as those of a run and a suite, or if the names of two files are swapped.
+File names are only hints, so that a contradicting name gives a warning. Two known language pairs that differ,
+such as those of a run and a suite, are an error. So are two files with swapped names.
 """
 
 import re
@@ -103,13 +103,13 @@ def primary_language(code: str) -> str:
     return TWO_LETTERS.get(first, first)
 
 
-def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
+def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
     """Return the available codes that match a requested one.
 
     These are equal codes; if there are none, codes that begin with it; if there are none, codes of the same
     language. So `de` matches `de_DE`, even if `deu_Latn` is available, too.
     """
-    codes = [code for code in dict.fromkeys(found) if code]
+    codes = [code for code in dict.fromkeys(available) if code]
 
     def parts(code: str) -> list[str]:
         return re.split("[-_]", code.strip().lower())
@@ -125,16 +125,6 @@ def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
 def same_language(first: str, second: str) -> bool:
     """Return whether two codes mean the same language, such as "en", "EN", "en-US" and "eng_Latn"."""
     return primary_language(first) == primary_language(second) != ""
-
-
-def best_language(wanted: str, found: list[str]) -> str | None:
-    """Return the best code in a file: an equal code, else the first of the same language, else None."""
-    exact = [code for code in found if _normal(code) == _normal(wanted)]
-    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
-
-
-def _normal(code: str) -> str:
-    return code.strip().replace("_", "-").lower()
 
 
 def language_of_name(path: Path) -> str:
@@ -155,7 +145,7 @@ def check_sides(known: Languages, source: Path, target: Path | None, whose: str)
     """Raise CotextError if two files are swapped by their names: --source a.de --target a.en for en-de."""
     if str(known) and languages_of_names(source, target) == known.reversed:
         raise CotextError(
-            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; change them over"
+            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; swap them"
         )
 
 

@@ -66,11 +66,7 @@ def _number(value: float) -> float | None:
 
 
 def is_lists(path: Path) -> bool:
-    """Return whether a file begins with the header of n-best lists.
-
-    Raises:
-        CotextError: as `numbered_lines`.
-    """
+    """Return whether a file begins like n-best lists; raises CotextError as `numbered_lines`."""
     _, first = next(numbered_lines(path), (1, ""))
     if not first.lstrip().startswith("{"):
         return False

@@ -17,7 +17,7 @@ from typing import Any, Final
 from cotext.data.prepared import REPORT, read_report
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import discard, replacing, sweep
-from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.integrity import digests, is_occupied, require_whole, sealed, unsealed
 from cotext.runtime.locks import Lock, writing
 from cotext.runtime.reading import read_text
 
@@ -45,7 +45,7 @@ class Preparation:
         Raises:
             CotextError: the folder has other content, and must not be overwritten.
         """
-        if _occupied(self.out) and not self._overwrite:
+        if is_occupied(self.out) and not self._overwrite:
             report = read_report(self.out)
             if not _describes(report, job):
                 raise CotextError(
@@ -93,14 +93,14 @@ class Preparation:
             return
         self._lock.require()
         (self.folder / STATE).unlink(missing_ok=True)
-        if _occupied(self.out):
+        if is_occupied(self.out):
             os.replace(self.out, self._replaced)
         os.replace(self.folder, self.out)
 
     def recover(self) -> None:
         """Repair an interruption between the two renames of `publish`, or after them."""
         if self._replaced.is_dir():
-            if _occupied(self.out):
+            if is_occupied(self.out):
                 shutil.rmtree(self._replaced, ignore_errors=True)
             else:
                 os.replace(self._replaced, self.out)
@@ -161,8 +161,8 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
     out = out.resolve()
     if out.is_file():
         raise CotextError(f"{out}: is a file; name a folder to write to")
-    if _occupied(out) and not (out / REPORT).is_file():
-        raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
+    if is_occupied(out) and not (out / REPORT).is_file():
+        raise CotextError(f"{out}: is not a folder of prepared data, and is not replaced; choose another one")
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:
         raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
@@ -181,10 +181,6 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
                 work.recover()
     except OSError as error:
         raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
-
-
-def _occupied(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _describes(report: dict[str, Any], job: dict[str, Any]) -> bool:

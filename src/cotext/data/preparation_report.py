@@ -56,11 +56,10 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
-        pair = str(self.pair) or "not told (--source-language, --target-language)"
-        lines.append(f"languages: {pair}")
+        lines.append(f"languages: {str(self.pair) or 'not told (--source-language, --target-language)'}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
-        lines += [found.render(split) for split, found in self.overlap.items()]
-        lines += [found.render(count) for count, found in self.shortlist.items()]
+        lines += [overlap.render(split) for split, overlap in self.overlap.items()]
+        lines += [coverage.render(count) for count, coverage in self.shortlist.items()]
         return "\n".join([*lines, *self.notes])
 
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import (
     VERSION,
     contrastive_suites,
@@ -192,7 +192,10 @@ def prepare_controlled(
             )
             learn_from = CorpusSplit("train", of_all)
             build_tokenizer(work, corpora, settings, 10_000, on_documents, learn_from=learn_from)
-            _write_suites(work.folder, contrastive_suites(seed, request.contrastive_examples, order))
+            (work.folder / "contrastive").mkdir(exist_ok=True)
+            for suite in contrastive_suites(seed, request.contrastive_examples, order):
+                name = suite.name.rpartition("/")[2]
+                write_suite(work.folder / "contrastive" / f"{name}.json", suite)
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, 1, on_documents)
         work.publish()
@@ -203,12 +206,6 @@ def _generated_once(split: str, documents: Callable[[], Iterator[ParallelDocumen
     """Return a split of a few hundred documents, cached because it is read several times."""
     generated = cache(lambda: tuple(documents()))
     return CorpusSplit(split, lambda: iter(generated()))
-
-
-def _write_suites(folder: Path, suites: Iterable[ContrastiveSuite]) -> None:
-    (folder / "contrastive").mkdir(exist_ok=True)
-    for suite in suites:
-        write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
 
 
 def _write_sides(folder: Path, corpora: Iterable[CorpusSplit]) -> None:
@@ -307,9 +304,10 @@ def _encoded(
 ) -> dict[str, Any]:
     """Encode a corpus and return its part of the report; for training data with the overlap."""
     sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
-    result = encode_corpus(folder, corpus, folder / "tokenizer", sets.wanted, workers, on_documents)
-    overlaps = {split: asdict(overlap) for split, overlap in sets.overlaps(result.found).items()}
-    return {"statistics": asdict(result.statistics), "overlap": overlaps, **_selected(corpus)}
+    tokenizer = folder / "tokenizer"
+    statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)
+    overlaps = {split: asdict(overlap) for split, overlap in sets.overlaps(found).items()}
+    return {"statistics": asdict(statistics), "overlap": overlaps, **_selected(corpus)}
 
 
 def _selected(corpus: CorpusSplit) -> dict[str, Any]:

@@ -6,8 +6,8 @@ and the batches are shuffled. A pool depends only on (seed, epoch, shard, its fi
 `Cursor` of three numbers is enough to resume exactly.
 
 With `train.order: documents`, batches contain runs of consecutive windows: a full document or, if it exceeds
-the budget, as many windows as fit. Runs of several documents may share a batch, but not two runs of the same
-document, whose rows would attend to each other as if they were adjacent.
+the budget, as many windows as fit. Runs of several documents may share a batch. Two runs of the same document
+may not, because their rows would attend to each other as if they were adjacent.
 """
 
 import functools

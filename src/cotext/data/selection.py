@@ -211,11 +211,8 @@ def pieces_of(document_id: str, runs: Sequence[Sequence[tuple[str, str]]]) -> It
         yield ParallelDocument(name, tuple(s for s, _ in run), tuple(t for _, t in run))
 
 
-# --- Alignment of the sentences of two texts by their lengths (Gale and Church 1993).
-
-
 def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
-    """Return the most probable 1-1, 1-2 and 2-1 beads, given the lengths of sentences in characters.
+    """Return the most probable beads (1-1, 1-2, 2-1) of two texts, given the characters of each sentence.
 
     The expected length ratio is that of the two texts. The result is empty if such beads cannot cover all
     sentences, because one side has more than twice as many as the other, or none.

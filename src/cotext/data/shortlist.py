@@ -61,22 +61,14 @@ class Shortlist:
         return np.flatnonzero(chosen[:-1])
 
     def save(self, path: Path) -> None:
-        """Write the table.
-
-        Raises:
-            CotextError: the file cannot be written.
-        """
+        """Write the table; raises CotextError for storage errors."""
         with replacing(path, SafetensorError) as temporary:
             tensors = {"candidates": self.candidates, "frequent": self.frequent}
             save_file(tensors, temporary, {"cotext.shortlist": "1", "cotext.tokenizer": self.fingerprint})
 
     @classmethod
     def load(cls, path: Path, tokenizer: Tokenizer) -> Self:
-        """Read a table.
-
-        Raises:
-            CotextError: damaged, not a shortlist, or made for another tokenizer.
-        """
+        """Read a table; raises CotextError if it is damaged, or for another tokenizer."""
         again = "make it again: cotext shortlist RUN --data DATA"
         try:
             with safe_open(path, framework="numpy") as file:
@@ -86,10 +78,10 @@ class Shortlist:
             raise CotextError(f"{path}: damaged, or not a shortlist ({error}); {again}") from None
         if noted.get("cotext.tokenizer") != tokenizer.fingerprint:
             raise CotextError(f"{path}: made for another tokenizer; {again}")
-        found = cls(tokenizer.fingerprint, candidates, frequent)
-        if not found._fits(tokenizer):
+        shortlist = cls(tokenizer.fingerprint, candidates, frequent)
+        if not shortlist._fits(tokenizer):
             raise CotextError(f"{path}: damaged: not of the tokens that the vocabulary has; {again}")
-        return found
+        return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
         tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))

@@ -89,7 +89,8 @@ class FileWriter:
         fields = [pa.field(name, kind, nullable=False) for name, kind in zip(_COLUMNS, types, strict=True)]
         metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
         self._schema = pa.schema(fields, metadata=metadata)
-        self._writer = pa.ipc.new_file(str(path), self._schema)
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, self._schema)
         self._rows: list[tuple[str, Tokens, Tokens, Tokens, Tokens]] = []
         self._pending_tokens = 0
         self._ends: list[int] = []
@@ -111,11 +112,12 @@ class FileWriter:
         closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
         self._writer.write_batch(empty, custom_metadata=closing)
-        self._writer.close()
+        self.abandon()
 
     def abandon(self) -> None:
         """Close the incomplete file after an error."""
         self._writer.close()
+        self._file.close()  # which its writer leaves open
 
     def _write_batch(self) -> None:
         if not self._rows:
@@ -146,11 +148,9 @@ class StoreFile:
             raise CotextError(f"{path}: not a token store, or cut off; prepare the corpus again") from error
         version = metadata.get(b"cotext_store", b"").decode(errors="replace")
         if version != str(FORMAT_VERSION):
-            found = (
-                f"a token store of format {version}" if version else "an Arrow file, but not a token store"
-            )
+            kind = f"a token store of format {version}" if version else "an Arrow file, but not a token store"
             raise CotextError(
-                f"{path}: {found}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
+                f"{path}: {kind}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
             )
         try:
             self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()
@@ -168,14 +168,14 @@ class StoreFile:
         """Return the id of a document and the sentences of each side, as read-only views of the file."""
         batch, row = self._locate(index)
         try:
-            return batch.ids[row].as_py(), batch.source.row(row), batch.target.row(row)
+            return batch.ids[row].as_py(), batch.sentences("source", row), batch.sentences("target", row)
         except (ValueError, pa.ArrowException) as error:
             raise damaged(self.path) from error
 
     def lengths(self, index: int) -> tuple[Tokens, Tokens]:
         """Return the numbers of tokens of source and target sentences, without reading the tokens."""
         batch, row = self._locate(index)
-        return batch.source.lengths.row(row), batch.target.lengths.row(row)
+        return batch.row("source_lengths", row), batch.row("target_lengths", row)
 
     def id(self, index: int) -> str:
         """Return the id of a document, without reading its tokens."""
@@ -216,35 +216,25 @@ def damaged(path: Path) -> CotextError:
     return CotextError(f"{path}: the token store is damaged; prepare the corpus again")
 
 
-class _Lists:
-    """A list column as numpy views."""
+class _Batch:
+    """A record batch, whose list columns are numpy views."""
 
-    def __init__(self, column: Any) -> None:
-        self.offsets: Tokens = column.offsets.to_numpy()
-        self.values: Tokens = column.values.to_numpy()
+    def __init__(self, batch: Any) -> None:
+        self.ids = batch.column("id")
+        columns = {name: batch.column(name) for name in _COLUMNS[1:]}
+        self._lists = {name: (c.offsets.to_numpy(), c.values.to_numpy()) for name, c in columns.items()}
 
-    def row(self, row: int) -> Tokens:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
+    def row(self, name: str, row: int) -> Tokens:
+        offsets, values = self._lists[name]
+        tokens: Tokens = values[offsets[row] : offsets[row + 1]]
+        return tokens
 
-
-class _Side:
-    def __init__(self, tokens: Any, lengths: Any) -> None:
-        self.tokens = _Lists(tokens)
-        self.lengths = _Lists(lengths)
-
-    def row(self, row: int) -> list[Tokens]:
-        tokens = self.tokens.row(row)
-        ends = np.cumsum(self.lengths.row(row)).tolist()
+    def sentences(self, side: str, row: int) -> list[Tokens]:
+        tokens = self.row(f"{side}_tokens", row)
+        ends = np.cumsum(self.row(f"{side}_lengths", row)).tolist()
         if not ends or ends[-1] != len(tokens):
             raise ValueError("sentence lengths and tokens disagree")
         return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-class _Batch:
-    def __init__(self, batch: Any) -> None:
-        self.ids = batch.column("id")
-        self.source = _Side(batch.column("source_tokens"), batch.column("source_lengths"))
-        self.target = _Side(batch.column("target_tokens"), batch.column("target_lengths"))
 
 
 def _list_array(arrays: Sequence[Tokens]) -> Any:
@@ -304,11 +294,6 @@ def shard_name(number: int) -> str:
     return f"{number:05}.arrow"
 
 
-def ends_of(shards: tuple[Shard, ...]) -> list[int]:
-    """Return the cumulative numbers of documents up to each shard."""
-    return list(accumulate(shard.documents for shard in shards))
-
-
 def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard, ...]) -> None:
     """Write the manifest of a folder of finished shards."""
     content = asdict(Manifest(MANIFEST_VERSION, tokenizer_fingerprint, shards))
@@ -317,11 +302,7 @@ def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder.
-
-    Raises:
-        CotextError: it is missing, damaged, or of another version.
-    """
+    """Read the manifest of a folder; raises CotextError if it is missing, damaged, or of another version."""
     path = folder / MANIFEST
     if not path.exists():
         raise CotextError(f"{folder}: not a token store: has no {MANIFEST}; prepare the corpus again")
@@ -479,7 +460,7 @@ class TokenStore:
             self.tokenizer_fingerprint = file.tokenizer_fingerprint
             # The digest of a single file is in the report of the folder, and is checked there.
             self.shards = (Shard(path.name, path.stat().st_size, "", **asdict(file.totals)),)
-        self._ends = ends_of(self.shards)
+        self._ends = list(accumulate(shard.documents for shard in self.shards))
         self.totals = sum((shard.totals for shard in self.shards), Totals())
 
     def __len__(self) -> int:

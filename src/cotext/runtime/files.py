@@ -22,6 +22,9 @@ def is_first_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
+ON_WINDOWS: Final = os.name == "nt"
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process, identified even if its process id is reused.
@@ -42,8 +45,9 @@ class Process:
         return cls(socket.gethostname(), _machine(), os.getpid(), start)
 
     def runs(self) -> bool | None:
-        """Return whether the process still runs, or None if it belongs to another machine."""
-        if self.machine != _machine():
+        """Return whether the process still runs, or None if unknown: on another machine, and on Windows."""
+        # On Windows, signal 0 is Ctrl-C.
+        if self.machine != _machine() or ON_WINDOWS:
             return None
         if self.pid <= 0:  # a group of processes, not a process
             return False
@@ -103,6 +107,9 @@ def replacing(
     temporary = temporary_name(path)
     try:
         yield temporary
+        if temporary.is_dir():  # Windows replaces no folder, not even an empty one
+            with suppress(OSError):
+                path.rmdir()
         (put or os.replace)(temporary, path)
     except (OSError, refusals) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error

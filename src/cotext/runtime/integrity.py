@@ -66,11 +66,7 @@ def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
 
 
 def is_occupied(out: Path) -> bool:
-    """Return whether the output folder exists and is not empty.
-
-    Raises:
-        CotextError: it is a file.
-    """
+    """Return whether the output folder exists and is not empty; raises CotextError if it is a file."""
     if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: exists; choose another --out")
     return out.is_dir() and any(out.iterdir())
@@ -99,7 +95,7 @@ def _require_same(made: Path, there: Path) -> None:
             problems.append(f"{name} differs")
     files = (path for path in islice(there.rglob("*"), MAX_LISTED) if path.is_file())
     names = sorted(path.relative_to(there).as_posix() for path in files)
-    problems += [f"{name} is not of it" for name in names if name not in new]
+    problems += [f"{name} does not belong to it" for name in names if name not in new]
     if problems:
         more = f", and {len(problems) - MAX_SHOWN:,} more" if len(problems) > MAX_SHOWN else ""
         raise CotextError(f"{there}: exists; choose another --out: {', '.join(problems[:MAX_SHOWN])}{more}")
@@ -116,8 +112,8 @@ def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> Non
         try:
             if not path.is_file():
                 raise CotextError(f"{path}: is missing; {remedy}")
-            found = checksum(path)
+            actual = checksum(path)
         except OSError as error:
             raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if found != digest:
-            raise CotextError(f"{path}: damaged, or of another origin than the files beside it; {remedy}")
+        if actual != digest:
+            raise CotextError(f"{path}: damaged, or does not belong to the other files; {remedy}")

@@ -10,7 +10,6 @@ A holder on another machine may be suspended rather than dead. Therefore `Lock.r
 step that two processes must not both do. It raises an error if another process has taken the lock over.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -21,10 +20,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import Process, sweep
+from cotext.runtime.files import ON_WINDOWS, Process, sweep
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 NAME: Final = ".lock"  # the lock file in a locked folder
 SIGN_SECONDS: Final = 15.0
@@ -77,10 +82,10 @@ class Lock:
             return
         self._released.set()
         self._signs.join()
+        self._file.close()  # Windows deletes no open file
         with suppress(OSError, CotextError):
             if _read(self.path)[1] == self._token:
                 self.path.unlink()
-        self._file.close()
 
     def _make(self) -> bool:
         """Create the lock file; return False if it exists."""
@@ -103,9 +108,9 @@ class Lock:
     def _show_signs(self) -> None:
         assert self._file is not None
         while not self._released.wait(SIGN_SECONDS):
-            # By file descriptor: the name may belong to the lock of another process by now.
+            # By file descriptor: the name may belong to the lock of another process by now. Windows needs it.
             with suppress(OSError):
-                os.utime(self._file.fileno())
+                os.utime(self._file.fileno() if os.utime in os.supports_fd else self.path)
 
 
 @contextmanager
@@ -131,12 +136,12 @@ def writing(*outputs: Path) -> Iterator[Lock]:
     with ExitStack() as stack:
         locks: list[Lock] = []
         for out in outputs:
-            locks.append(stack.enter_context(holding(beside(out), str(out))))
+            locks.append(stack.enter_context(holding(lock_path(out), str(out))))
             sweep(Path(os.path.realpath(out)))
         yield locks[0]
 
 
-def beside(out: Path) -> Path:
+def lock_path(out: Path) -> Path:
     """Return the lock file of an output; symbolic links are resolved first."""
     final = Path(os.path.realpath(out))
     return final.with_name(f".{final.name}.lock")
@@ -183,9 +188,12 @@ def _clear_away(path: Path, what: str) -> None:
         # Several processes may find the same dead holder. One at a time deletes its lock, or the second would
         # delete the new lock of the first. On file systems without locks, only `require` prevents this.
         with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
         _require_dead(path, what)
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if ON_WINDOWS:  # which deletes no open file
+                file.close()
             path.unlink()
 
 
@@ -234,12 +242,11 @@ def _read(path: Path) -> tuple[Process | None, str]:
 
 
 def _in_the_way(path: Path) -> CotextError:
-    return CotextError(f"{path}: is in the way, and no lock of Cotext; move it away")
+    return CotextError(f"{path}: exists, and is not a lock of Cotext; move it away")
 
 
 def _silent_seconds(path: Path) -> float:
     """Return the seconds since the holder touched the lock, by the clock of the file system."""
     with tempfile.TemporaryFile(dir=path.parent) as file:
-        os.utime(file.fileno())
         now = os.fstat(file.fileno()).st_mtime
     return now - path.stat().st_mtime

@@ -69,11 +69,7 @@ def known() -> Collection[str]:
 
 
 def code_of(digest: str, name: str) -> Code:
-    """Return a registered file by the beginning of its SHA-256.
-
-    Raises:
-        CotextError: no such file is registered.
-    """
+    """Return a registered file by the beginning of its SHA-256; raises CotextError if there is none."""
     if digest not in _codes:
         raise CotextError(
             f"{FOLDER}/{name}: is missing in the run folder, or was changed; its model needs it"

@@ -53,11 +53,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
 
 
 def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
-    """Return the text of a regular file in UTF-8.
-
-    Raises:
-        CotextError: not UTF-8; else as `read_bytes`.
-    """
+    """Return the text of a file; raises CotextError as `read_bytes`, and if it is not UTF-8."""
     try:
         return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError:

@@ -73,12 +73,12 @@ class Request:
             flag = option_name(name, declared)
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
-            if declared.least is not None and any(each < declared.least for each in _all(value)):
+            if declared.least is not None and any(number < declared.least for number in _all(value)):
                 raise CotextError(f"{flag} {shown(value)}: give at least {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
-                    f"--{each.replace('_', '-').replace('=', ' ')}" for each in declared.needs
+                    f"--{need.replace('_', '-').replace('=', ' ')}" for need in declared.needs
                 )
                 raise CotextError(f"{option_name(name, declared)} needs {needed}")
         self.check()
@@ -115,9 +115,9 @@ def options_of(request: type[Request]) -> Mapping[str, Option]:
     Required fields come first, then those of the class itself, then those of its bases.
     """
     hints = get_type_hints(request)
-    declared = {each.name: each for each in fields(cast(Any, request)) if "option" in each.metadata}
-    own = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
-    names = [name for name in dict.fromkeys(own) if name in declared]
+    declared = {f.name: f for f in fields(cast(Any, request)) if "option" in f.metadata}
+    annotated = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
+    names = [name for name in dict.fromkeys(annotated) if name in declared]
     names.sort(key=lambda name: declared[name].default is not MISSING)
     return {name: replace(declared[name].metadata["option"], type=hints[name]) for name in names}
 
@@ -129,7 +129,7 @@ def option_name(name: str, declared: Option) -> str:
 
 def without_none(hint: Any) -> Any:
     """Return `X` for the type `X | None`."""
-    kinds = [each for each in get_args(hint) if each is not type(None)]
+    kinds = [part for part in get_args(hint) if part is not type(None)]
     return kinds[0] if type(None) in get_args(hint) else hint
 
 
@@ -143,7 +143,7 @@ def _converted(value: Any, hint: Any, flag: str) -> Any:
     kind = without_none(hint)
     if get_origin(kind) is Sequence:
         several = (value,) if isinstance(value, str | Path) else value
-        return tuple(_converted(each, get_args(kind)[0], flag) for each in several)
+        return tuple(_converted(item, get_args(kind)[0], flag) for item in several)
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise CotextError(f"{flag} {shown(value)}: choose one of {', '.join(get_args(kind))}")
     return Path(value) if kind is Path else value

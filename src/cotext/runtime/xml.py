@@ -26,11 +26,7 @@ MAX_PROLOGUE_BYTES: Final = 1 << 20  # before the root
 
 @cache
 def lxml_etree() -> Any:
-    """Import and return `lxml.etree`.
-
-    Raises:
-        CotextError: it is not installed.
-    """
+    """Import and return `lxml.etree`; raises CotextError if it is not installed."""
     try:
         return import_module("lxml.etree")
     except ImportError:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import ON_WINDOWS
 
 
 def private(folder: Path) -> Path:
@@ -22,6 +23,8 @@ def private(folder: Path) -> Path:
 
 def to_disk(path: Path) -> None:
     """Wait until a file or a folder is on the disk; raises OSError where storage refuses."""
+    if ON_WINDOWS:  # which takes neither folders nor files that are open for reading
+        return
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

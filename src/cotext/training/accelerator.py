@@ -25,8 +25,8 @@ def make_accelerator(
     if requested is not None and requested.index is not None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise CotextError(
-                f"--device {device}: several processes take a device each; say {requested.type} alone, and "
-                "choose which by CUDA_VISIBLE_DEVICES"
+                f"--device {device}: several processes use one device each; write --device {requested.type}, "
+                "and select devices by CUDA_VISIBLE_DEVICES"
             )
         torch.get_device_module(requested).set_device(requested)
     # Buffers are not synchronised: they are tables whose size depends on the batches of each process, and

@@ -115,7 +115,7 @@ class RunCheckpoints:
         progress, processes = training_state.load_progress(folder), self.accelerator.num_processes
         if progress.processes != processes:
             raise CotextError(
-                f"{folder}: trained by {progress.processes} processes; {processes} cannot go on with it"
+                f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it"
             )
         self.fill([progress.update])
         if progress.update:  # before the first one, Adam has no moments

@@ -107,11 +107,7 @@ class DistilledCorpus:
     def write(
         self, results: Mapping[int, Mapping[str, Any]], on_stage: Callable[[str, int, int], None]
     ) -> Outcome:
-        """Write the distilled corpus, given the results of its documents.
-
-        Raises:
-            CotextError: storage error.
-        """
+        """Write the corpus, given the results of its documents; raises CotextError for storage errors."""
         with storage(self.request.out), replacing(self.request.out.resolve()) as folder:
             folder.mkdir()
             description = json.dumps(self.job, indent=1, ensure_ascii=False)
@@ -188,11 +184,7 @@ class DistilledCorpus:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """Read the result of a finished distillation from its folder.
-
-    Raises:
-        CotextError: it is unfinished or damaged.
-    """
+    """Read the result of a finished distillation; raises CotextError if it is unfinished or damaged."""
     report = read_report(folder)
     require_whole(folder, report.get("files", {}), "delete the folder to start anew")
     try:
@@ -304,11 +296,7 @@ class DistillationJob(Job[Outcome]):
 
 
 def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int], None]) -> Outcome:
-    """Write the corpus from the results of shards.
-
-    Raises:
-        CotextError: the data were moved or changed; storage error.
-    """
+    """Write the corpus from the results of shards; raises CotextError if the data were moved or changed."""
     facts, job = parts.header.facts, parts.header.identity
     # Relative paths refer to the folder in which the shards were started.
     began = Path(facts["folder"]) if Path(facts["folder"]) != Path.cwd() else Path()

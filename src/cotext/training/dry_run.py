@@ -1,6 +1,5 @@
 """Dry run of training: model size, first batch, memory and time of an update. Nothing is written."""
 
-import resource
 import sys
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -262,6 +261,10 @@ def _peak_memory(torch_device: torch.device) -> int:
     """Return the peak memory of this process in bytes, on the GPU or in the main memory."""
     if torch_device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(torch_device))
+    if sys.platform == "win32":
+        return 0  # not known
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -79,11 +79,7 @@ class PreparedData:
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
 
     def shortlist(self) -> Path | None:
-        """Return the path of the shortlist of the data, or None if there is none.
-
-        Raises:
-            CotextError: as `Shortlist.load`.
-        """
+        """Return the path of the shortlist of the data, or None; raises CotextError as `Shortlist.load`."""
         path = self.folder / SHORTLIST
         if not path.exists():
             return None
@@ -104,11 +100,7 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder.
-
-    Raises:
-        CotextError: not a prepared folder, or parts of it were made with another tokenizer.
-    """
+    """Open a prepared folder; raises CotextError if it is not one, or has parts of different tokenizers."""
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(

@@ -128,11 +128,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state that `save_process_state` wrote; return the rest.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Restore the random state of a process and return the rest; raises CotextError for damaged files."""
     path = folder / f"process-{rank}.safetensors"
     tensors = read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -162,11 +158,7 @@ def save_progress(folder: Path, progress: TrainingProgress) -> None:
 
 
 def load_progress(folder: Path) -> TrainingProgress:
-    """Read the progress from `trainer.json`.
-
-    Raises:
-        CotextError: missing or damaged, or the folder was renamed.
-    """
+    """Read the progress from `trainer.json`; raises CotextError if it is damaged or the folder renamed."""
     return _load(folder).progress
 
 

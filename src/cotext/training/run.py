@@ -202,7 +202,9 @@ def train(
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # All checks are done; from here on the run folder is written.
         if accelerator.is_main_process:
-            _tell_slow_precision(config, accelerator.device, callbacks)
+            is_bf16 = config.train.precision == "bf16"
+            if is_bf16 and (slow := slow_precision("train.precision = bf16", accelerator.device)):
+                callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
             if shortlist is not None:
                 keep_shortlist(run, shortlist)
@@ -230,8 +232,3 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
     start.write(run / "init.json", {} if measured is None else asdict(measured))
     if measured is not None:
         callbacks.on_message(measured.render())
-
-
-def _tell_slow_precision(config: Config, device: torch.device, callbacks: TrainingCallbacks) -> None:
-    if config.train.precision == "bf16" and (slow := slow_precision("train.precision = bf16", device)):
-        callbacks.on_message(slow)

@@ -12,7 +12,7 @@ from cotext.models.run_folder import seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import is_first_process
 from cotext.runtime.locks import NAME, require_free
-from cotext.training.prepared_data import PreparedData, corpus_of, open_data
+from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run import require_own, train
 from cotext.training.start_settings import settle
@@ -65,14 +65,6 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
     data = open_data(data_folder)
     if not folder.exists():
         return
-    _require_folder(folder)
-    for seed, config in configs.items():
-        run = seed_folder(folder, seed)
-        if run.exists():
-            _require_run(run, config, data, recipe)
-
-
-def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise CotextError(f"{folder}: is a file; choose another --out")
     if (folder / "config.yaml").exists():
@@ -82,13 +74,13 @@ def _require_folder(folder: Path) -> None:
         )
     if not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and holds no runs; choose another --out")
-
-
-def _require_run(run: Path, config: Config, data: PreparedData, recipe: str) -> None:
-    try:
-        settled = settle(config, data, run, recipe)
-        require_own(run, settled)
-        require_free(run / NAME, str(run))
-        require_resumable(run, corpus_of(settled, data).checksums)
-    except OSError as error:
-        raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None
+    for seed, config in configs.items():
+        run = seed_folder(folder, seed)
+        if run.exists():
+            try:
+                settled = settle(config, data, run, recipe)
+                require_own(run, settled)
+                require_free(run / NAME, str(run))
+                require_resumable(run, corpus_of(settled, data).checksums)
+            except OSError as error:
+                raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None

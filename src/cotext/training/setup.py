@@ -44,9 +44,9 @@ def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
     """Raise CotextError if the decoder is told the target language by a symbol, but reads no target."""
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
-            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol that it reads, "
-            f"and {describe_model(config.model)} is non-autoregressive, and reads none; prepare the "
-            "text with a tokenizer of one language pair, or choose a system that writes from left to right"
+            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol, but "
+            f"{describe_model(config.model)} is non-autoregressive and reads no target; prepare the text "
+            "with a tokenizer of one language pair, or choose an autoregressive system"
         )
 
 

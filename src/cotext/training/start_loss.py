@@ -5,6 +5,7 @@ instances of the view of the model is computed, too.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -60,30 +61,28 @@ def start_loss(
     here, there = LoadedModel(model, config, tokenizer, []), load_run(run)
     if not (here.writes_left_to_right and there.writes_left_to_right):
         return None
-    own, trained = (run.left_to_right("the loss at the start").to(device) for run in (here, there))
+    new_model, old_model = (run.left_to_right("the loss at the start").to(device) for run in (here, there))
     documents: list[TokenDocument] = []
     count = 0
     while len(documents) < len(dev) and count < SAMPLE_SENTENCES:
         documents.append(dev[len(documents)])
         count += len(documents[-1].source)
-    here_mode, blend = own.training, config.train.blend or ()
+    here_mode, blend = new_model.training, config.train.blend or ()
 
-    def measured(measured_model: TranslationModel, settings: Config, view: View) -> float:
-        return _mean_nll(measured_model, settings, documents, view, tokenizer, device)
-
+    measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
     sentences = SentenceView()
     if "separators" in blend:  # the other run has not been trained to predict them
         sep = there.tokenizer.sep
-        trained.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
-        trained.blend(0.0, blend, everywhere=True)
-    sentences_there = measured(trained, there.config, sentences)
-    own.blend(blended(config.train, 0), blend, everywhere=True)
+        old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
+        old_model.blend(0.0, blend, everywhere=True)
+    sentences_there = measured(old_model, there.config, sentences)
+    new_model.blend(blended(config.train, 0), blend, everywhere=True)
     sentences_here, instances_here = (
-        measured(own, config, view) for view in (sentences, build_view(config.view))
+        measured(new_model, config, view) for view in (sentences, build_view(config.view))
     )
-    own.blend(1.0, blend)
-    sentences_blended = measured(own, config, sentences) if blend else None
-    own.train(here_mode)
+    new_model.blend(1.0, blend)
+    sentences_blended = measured(new_model, config, sentences) if blend else None
+    new_model.train(here_mode)
     return StartLoss(sentences_there, sentences_here, instances_here, sentences_blended)
 
 
@@ -91,8 +90,8 @@ def start_loss(
 def _mean_nll(
     model: TranslationModel,
     config: Config,
-    documents: list[TokenDocument],
     view: View,
+    documents: list[TokenDocument],
     tokenizer: Tokenizer,
     device: torch.device,
 ) -> float:

@@ -124,8 +124,8 @@ def _with_blending(config: Config, there: Config) -> Config:
     requested = config.train.blend
     if unchanged := [kind for kind in requested or () if kind not in new]:
         raise CotextError(
-            f"train.blend = {unchanged[0]}: that is no change from {config.train.init} to this recipe; "
-            + (f"leave it out, or choose of {', '.join(new)}" if new else "leave it out")
+            f"train.blend = {unchanged[0]}: this is not new, compared with {config.train.init}; remove it"
+            + (f", or choose from {', '.join(new)}" if new else "")
         )
     if requested is None and config.model.neutral_start and new:
         config = _laid_over(config, "train", blend=tuple(new))

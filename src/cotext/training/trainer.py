@@ -50,8 +50,6 @@ from cotext.training.validation import (
     warnings_of,
 )
 
-# --- The callbacks of a training run.
-
 
 @dataclass(slots=True)
 class TrainingCallbacks:
@@ -87,11 +85,7 @@ class MetricsLog:
         self._forgotten_from: int | None = None
 
     def write(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Append a line with the time in UTC, and a point to each curve.
-
-        Raises:
-            CotextError: storage error.
-        """
+        """Append a line with the time (UTC) and a point per curve; raises CotextError for storage errors."""
         time = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             with self.path.open("a", encoding="utf-8") as file:

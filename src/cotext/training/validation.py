@@ -198,6 +198,6 @@ class Validator:
             figures[f"gates.{name}"] = float(whole(heads).abs().mean())
         if self.score_development is not None:
             with parametrize.cached():  # parametrised weights are computed once, not at every step
-                own = self.score_development(self.model) if main else 0.0
-            figures["bleu"] = gather_object([own])[0]
+                bleu = self.score_development(self.model) if main else 0.0
+            figures["bleu"] = gather_object([bleu])[0]
         return figures

@@ -154,7 +154,10 @@ class WarmStart:
             words = (f"{key} = {here}, not {asked}" for key, (here, asked) in self.architecture.items())
             lines.append(f"  architecture of that run, not of the recipe: {', '.join(words)}")
         if self.blended:
-            lines.append(f"  no neutral start: {', '.join(self.blended)}; {self._blending()}")
+            when = f"blended in over {self.blend_updates:,} updates"
+            if not self.blend_updates:
+                when = "in force at once (train.blend_updates = 0)"
+            lines.append(f"  no neutral start: {', '.join(self.blended)}; {when}")
         if self.differing:
             words = (
                 f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
@@ -162,17 +165,8 @@ class WarmStart:
             lines.append(f"  settings that differ: {', '.join(words)}")
         return "\n".join(lines)
 
-    def _blending(self) -> str:
-        if not self.blend_updates:
-            return "in force at once (train.blend_updates = 0)"
-        return f"blended in over {self.blend_updates:,} updates"
-
     def write(self, path: Path, loss: Mapping[str, float]) -> None:
-        """Write the report with all names and the initial losses, as JSON.
-
-        Raises:
-            CotextError: storage error.
-        """
+        """Write the report with the initial losses as JSON; raises CotextError for storage errors."""
         origin = self.inheritance
         groups = {key: getattr(origin, key) for key in ("taken", "adopted", "neutral", "fresh")}
         content = {
@@ -201,11 +195,7 @@ class WarmStart:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """Read the report that `WarmStart.write` wrote.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Read the report that `WarmStart.write` wrote; raises CotextError if it is missing or damaged."""
     try:
         return unsealed(read_text(path))
     except (CotextError, ValueError):
@@ -391,7 +381,7 @@ def numbered_together(names: Iterable[str]) -> list[str]:
         first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
         pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
         numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
-    return [pattern.replace("#", in_ranges(sorted(found))) for pattern, found in numbers.items()]
+    return [pattern.replace("#", in_ranges(sorted(group))) for pattern, group in numbers.items()]
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ from cotext.runtime.jobs.journal import (
     other_job,
     storage,
 )
-from cotext.runtime.locks import beside, holding, require_free, writing
+from cotext.runtime.locks import holding, lock_path, require_free, writing
 
 JOURNALS: Final = "*.jsonl"
 LOCKS: Final = "*.lock"
@@ -160,10 +160,12 @@ def run_shard(
             path.parent.mkdir(parents=True, exist_ok=True)
         with holding(path.with_suffix(".lock"), f"{out}: shard {shard}"):
             # The lock is taken before the others are checked, so that of two processes at least one notices.
-            require_free(beside(out), str(out))
+            require_free(lock_path(out), str(out))
             require_new(out)
             header = job.header
-            _require_same_job(out, header)
+            others = sorted(folder_of(out).glob(JOURNALS))
+            if others and (changed := differences(Header.read(others[0]).of_job, header.of_job)):
+                raise other_job(others[0], changed, f"delete {folder_of(out)}")
             with Journal(path, out, header, job.check, messages.append) as journal:
                 size = sum(map(job.size, journal.units))
                 on_start(size)
@@ -181,14 +183,6 @@ def _work(job: Job[Any], journal: Journal, on_size: Callable[[int], None]) -> No
     todo = [unit for unit in journal.units if unit not in journal]
     for unit, result in job.work(todo, journal, on_size):
         journal.add(unit, result)
-
-
-def _require_same_job(out: Path, header: Header) -> None:
-    """Raise CotextError if the folder holds the journals of another job."""
-    for path in sorted(folder_of(out).glob(JOURNALS)):
-        if changed := differences(Header.read(path).of_job, header.of_job):
-            raise other_job(path, changed, f"delete {folder_of(out)}")
-        return
 
 
 class Joined(Results):

@@ -34,11 +34,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `i/n`.
-
-        Raises:
-            CotextError: invalid shard.
-        """
+        """Read `i/n`; raises CotextError for other text."""
         match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
         if match and 1 <= int(match[1]) <= int(match[2]):
             return cls(int(match[1]), int(match[2]))
@@ -107,11 +103,7 @@ class Header:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the header of a journal.
-
-        Raises:
-            CotextError: not a journal of this version, damaged, or storage error.
-        """
+        """Read the header of a journal; raises CotextError for other files and storage errors."""
         require_regular(path)
         with storage(path), path.open("rb") as file:
             line = file.readline(MAX_HEADER_BYTES)
@@ -181,11 +173,7 @@ class Results(Mapping[int, Mapping[str, Any]]):
             self.notes.pop(unit, None)
 
     def __getitem__(self, unit: int) -> Mapping[str, Any]:
-        """Return the result of a unit.
-
-        Raises:
-            CotextError: the journal was changed by another program.
-        """
+        """Return the result of a unit; raises CotextError if the journal was changed by another program."""
         if unit not in self:
             raise KeyError(unit)
         assert self._file is not None
@@ -256,8 +244,12 @@ class Journal(Results):
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        self._close()
         if error_type is not None and not len(self) and not self._begun:
             self.path.unlink(missing_ok=True)  # nothing to resume
+
+    def _close(self) -> None:
+        """Close the file, as Windows deletes no open one."""
         if self._file is not None:
             # On a full disk, closing fails again; the first failure has been reported.
             with suppress(OSError):
@@ -278,11 +270,7 @@ class Journal(Results):
         return False
 
     def add(self, unit: int, result: Mapping[str, Any]) -> None:
-        """Append the result of a unit and flush it.
-
-        Raises:
-            CotextError: storage error.
-        """
+        """Append the result of a unit and flush it; raises CotextError for storage errors."""
         self._offsets[unit - self.units.start] = self._append({"unit": unit, "result": result})
         self.notes.pop(unit, None)
 
@@ -309,6 +297,7 @@ class Journal(Results):
         if keep:
             self._append({"written": checksum(self._out)})
         else:
+            self._close()
             self.path.unlink(missing_ok=True)
 
     def _append(self, entry: Mapping[str, Any]) -> int:
