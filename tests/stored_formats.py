@@ -1,6 +1,6 @@
 """Write what a release promises to read for ever: folders, files and outputs of this version, small.
 
-    python tests/stored_formats.py        (from the repository root; for a release, and never again for it)
+    python -m tests.stored_formats        (from the repository root; for a release, and never again for it)
 
 `test_formats.py` opens them with every later version.
 """
