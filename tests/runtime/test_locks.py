@@ -202,7 +202,7 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path, kind: str) -> None:
         "pipe": lambda: os.mkfifo(path),
         "dangling": lambda: path.symlink_to(tmp_path / "nowhere"),
     }[kind]()
-    with pytest.raises(CotextError, match="in the way"), holding(path, "it"):
+    with pytest.raises(CotextError, match="is not a lock of Cotext"), holding(path, "it"):
         pass
 
 

@@ -1,8 +1,7 @@
 """Edits of the context of one sentence: removal, shuffling and replacement.
 
 An excerpt contains a sentence and its context, as a separate document. So no other sentence becomes context
-when one is removed. Source and target are edited alike, except by `one_sided`. The sentence itself is never
-changed.
+when one is removed. Both sides are edited alike, except by `one_sided`. The sentence itself never changes.
 
     document   a b c d e f        excerpt of d, with two sentences of context           b c d
     without c                                                                           b d

@@ -168,8 +168,7 @@ def tokenizer_notes(
 ) -> tuple[str, ...]:
     """Return notes on the origin and the size of the tokenizer.
 
-    `sentences`: number of sentences available for training it; `texts`: its training files, if not the
-    corpus.
+    `sentences`: sentences available for training it; `texts`: its training files, if not the corpus.
     """
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)

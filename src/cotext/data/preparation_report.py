@@ -19,8 +19,7 @@ class Report:
     """The content of report.json: the prepared data, their sources and settings.
 
     `inputs` and `files` are SHA-256 digests of the files that were read and written. `selected`: counts of
-    `cotext.data.selection`. `shortlist`: coverage by the number of candidates per source token, if there is a
-    shortlist.
+    `cotext.data.selection`. `shortlist`: coverage by number of candidates, if there is a shortlist.
     """
 
     cotext: str

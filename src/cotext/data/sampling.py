@@ -80,8 +80,7 @@ class Arrangement:
 def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndarray:
     """Return the documents of a store in the order of an epoch; `ranges`: the documents of each file.
 
-    A few files drawn at random are shuffled together, then the next files, so that an epoch reads each file
-    once.
+    A few files drawn at random are shuffled together, then the next ones. So an epoch reads each file once.
     """
     files = random.permutation(len(ranges)) if len(ranges) > 1 else np.arange(len(ranges))
     parts = []

@@ -55,7 +55,7 @@ def keep_few_kernels() -> None:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16 or ARM)."""
+    """Return whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16 or ARM)."""
     try:
         features = torch.cpu.get_capabilities()
     except AttributeError:  # older versions of torch

@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process, or the first of those started by a launcher such as torchrun."""
+    """Return whether this is the only process, or the first one started by a launcher such as torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

@@ -97,7 +97,7 @@ class Request:
         """Check values against each other; overridden by subclasses, which raise CotextError."""
 
     def is_given(self, name: str) -> bool:
-        """Whether a field differs from its default."""
+        """Return whether a field differs from its default."""
         declared = self.__dataclass_fields__[name]
         usual = declared.default if declared.default_factory is MISSING else declared.default_factory()
         return bool(getattr(self, name) != usual)

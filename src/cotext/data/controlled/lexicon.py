@@ -1,7 +1,6 @@
 """The words of the controlled corpus in English and German, with the inflected forms that sentences need.
 
-The tables are small, so that a tiny model learns the words in minutes, and only the use of context is
-difficult.
+The tables are small, so that a tiny model learns the words in minutes. Only the use of context is difficult.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,10 +1,13 @@
 """The XML formats tmx (translation memories, TMX 1.4) and wmt-xml (test sets of WMT), read as streams.
 
-A unit of tmx is a sentence pair: `<tu><prop type="x-document">..</prop><tuv
-xml:lang=".."><seg>..</seg></tuv>...` Consecutive units with the same document name, in one of the properties
-that tools use for it, are a document. Without such names, all units are one document. The source is the text
-in the language `srclang` of the unit or the header, otherwise the first text. The target is the first text in
-another language. Codes inside of inline elements are removed; the text that they enclose is kept.
+A unit of tmx is a sentence pair:
+
+    <tu><prop type="x-document">..</prop><tuv xml:lang=".."><seg>..</seg></tuv>...</tu>
+
+Consecutive units with the same document name, in one of the properties that tools use for it, are a document.
+Without such names, all units are one document. The source is the text in the language `srclang` of the unit
+or the header, otherwise the first text. The target is the first text in another language. Codes inside of
+inline elements are removed; the text that they enclose is kept.
 """
 
 import re
@@ -36,8 +39,7 @@ _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class XmlStream:
-    """A parser that calls functions for elements and text, and rejects constructs that a corpus does not
-    need.
+    """A parser that calls functions for elements and text, and rejects what a corpus does not need.
 
     `encoding` overrides the declaration of the file; None: as declared. A DOCTYPE is an error. With
     `doctype`, one without internal declarations is allowed; external files are never opened.

@@ -26,8 +26,7 @@ def clean(text: str) -> str:
     """Return the text as one line in Unicode normal form C.
 
     Control characters and line separators become spaces, invisible characters are removed, and white space is
-    collapsed and trimmed. All other characters are kept, including full-width forms. The function is
-    idempotent.
+    collapsed and trimmed. All other characters are kept, such as full-width forms. Idempotent.
     """
     if not text.isprintable() or _WORD_BOUNDARY in text or _BROKEN_BYTE in text:
         text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))

@@ -212,7 +212,7 @@ class Joined(Results):
             self._file, self._opened = self.path.open("rb"), number
 
     def __getitem__(self, unit: int) -> Mapping[str, Any]:
-        """The result of a unit, as `Results`."""
+        """Return the result of a unit, as `Results`."""
         self._open(bisect_right(self._firsts, unit) - 1)
         return super().__getitem__(unit)
 

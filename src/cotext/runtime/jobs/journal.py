@@ -59,7 +59,7 @@ class Shard:
         return range(first, stop)
 
     def __str__(self) -> str:
-        """The value of `--shard`."""
+        """Return the value of `--shard`."""
         return f"{self.number}/{self.of}"
 
 
@@ -186,7 +186,7 @@ class Results(Mapping[int, Mapping[str, Any]]):
         raise CotextError(f"{self.path}: has changed meanwhile; run the command again")
 
     def __contains__(self, unit: object) -> bool:
-        """Whether a unit is finished."""
+        """Return whether a unit is finished."""
         return isinstance(unit, int) and unit in self.units and self._offset(unit) != NOT_DONE
 
     def _offset(self, unit: int) -> int:
