@@ -1,7 +1,7 @@
 """ALiBi (Press et al. 2022, section 3), synchronised at sentence separators (Post and Junczys-Dowmunt 2023).
 
-Instead of positions at the input, every score is lowered by the distance of query and key times the slope of
-its head, 2^(-8 h / H) for the heads h = 1 ... H:
+Instead of positions at the input, every score is lowered by the distance of query and key, times a slope. The
+slope is 2^(-8 h / H) for the heads h = 1 ... H:
 
     self     q . k / sqrt(K) - slope * |i - j|
     cross    q . k / sqrt(K) - slope * |a(i) - j|           a(i) = begin of source sentence k + i - begin of k

@@ -161,6 +161,7 @@ class Stacks:
         cross_answers = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
         return Packed(
             by_sentence=_by_sentence([*own, *crosses], above),
+            # Cross-attention by sentence needs each target sentence next to its source sentence.
             aligned=any(a.span.by_sentence for a in crosses),
             memory_sentences=max(a.span.memory_sentences for a in own),
             answers=(*_answers(own, above), *sorted(cross_answers)),

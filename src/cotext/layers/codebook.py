@@ -59,6 +59,7 @@ class Codebook(nn.Module):
 
         Only words with True in `counts_N` count.
         """
+        # Words that do not count add zeros, so that shapes do not depend on the data.
         x_ND = x_ND.to(self.vectors.dtype) * counts_N[:, None]
         seen = torch.zeros_like(self.total).index_add_(0, code_N, x_ND)
         often = frequencies(code_N, counts_N, self.count.numel()).to(self.count.dtype)

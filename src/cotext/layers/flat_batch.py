@@ -1,8 +1,8 @@
 """Flat-batch attention: the current tokens of many rows as one sequence per document.
 
 A row is a window of a document: current sentences with their context. Flat-batch attention (Wu et al. 2023,
-section 3.2) drops the context, arranges the current tokens in document order, whatever the order of the rows,
-and lets them attend to each other:
+section 3.2) drops the context. It arranges the current tokens in document order, whatever the order of the
+rows, and lets them attend to each other:
 
     row 0    document 7, sentence 2    x x a a          sequence 0    b b b a a
     row 1    document 7, sentence 1    x b b b          sequence 1    c c . . .

@@ -1,7 +1,7 @@
 """Copies of objects that hold tensors, with a function applied to each tensor.
 
-The layouts of a batch are made on the CPU before the batch is needed, then moved to the device as a whole, so
-that no step waits for a number from the device.
+The layouts of a batch are made on the CPU before the batch is needed, then moved to the device as a whole. No
+step then waits for a number from the device.
 """
 
 from collections.abc import Callable

@@ -201,6 +201,7 @@ class CrossAttention(nn.Module):
         if isinstance(layout, Step):
             # Treat the beams of an entry as further queries of that entry, so that its keys are not copied.
             side, score = layout.side_by_side(x), self.score
+            # Only queries are projected here; keys and values were projected once, by `project`.
             q = self.split(score.project(self.query, side, layout, x.size(-1)))
             kv, keys = self.span.source(layout, self.index)
             mixed = merge_heads(self.span.source_product(score, q, kv, keys, layout))

@@ -1,7 +1,7 @@
 """State of a decoder: the encoded source and, in search, key-value caches of the tokens decoded so far.
 
 The beams of an entry share one pool of cache slots. A token is written once and never copied when hypotheses
-are re-ordered: each beam has a mask of the slots that belong to its past, and re-ordering changes only this
+are re-ordered. Each beam has a mask of the slots that belong to its past, and re-ordering changes only this
 mask. Slots that no beam needs any more are freed from time to time.
 
     slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step, both

@@ -1,9 +1,9 @@
 """Attention to the own sentence and a memory of earlier sentences, with relative positions.
 
-Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section 4.2): in
-every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1, without
-gradients. With teacher forcing, one pass over all sentences computes these inputs, so that no sentence waits
-for another: each fetches the keys and values of its memory.
+This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
+4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
+without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that no
+sentence waits for another: each fetches the keys and values of its memory.
 
     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
 
@@ -58,7 +58,7 @@ class TransformerXLScore(Score, StartsFromOthers):
     """Contents and distances, each with its own bias; only with `MemorySpan`.
 
     If training starts from a sentence model, the effect of the memory passes a gate that starts at zero: out
-    = own + a * (seen - own), where `own` is attention to the sentence and `seen` also to the memory.
+    = own + a * (seen - own). `own` is attention to only the sentence, `seen` also to the memory.
     """
 
     def __init__(self, size: AttentionSize) -> None:

@@ -7,8 +7,8 @@ other, and the result is added to all tokens of the row, before the first block:
 
 This holds for the source, which is fully known. On the target, rows are overlapping windows. The mean of an
 earlier row would contain words that the context labels of a later row still have to predict. On the target,
-rows therefore attend to each other as in flat-batch attention, which ABD replaces in the paper: only through
-their current sentences, and context does not change.
+rows therefore attend to each other only through their current sentences, as in flat-batch attention, which
+ABD replaces in the paper. Context does not change.
 
     row 1    x x a a        mean of row 1: (a + a) / 2; `x` and `y` are neither queries nor keys
     row 2    y y a b b      the first b attends to b and the mean of row 1, the second to (b + b) / 2 and that

@@ -33,7 +33,7 @@ from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
-from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
+from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.parts import document_layer, document_settings, own_score
 from cotext.models.transformer import Parts, Transformer
@@ -156,12 +156,10 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
     latent = None
     stacks = _stacks(model, size)
     if nat.latent:
-        settings = CodeSettings(nat.codes, nat.code_mixing, nat.code_weight)
-        latent = LatentCodes(size.dimension, settings, _decoder(model, size), size.norm())
+        latent = LatentCodes(size.dimension, nat, _decoder(model, size), size.norm())
     # Brackets add no symbols, so that those of the tokenizer are last; the first, padding, is the blank.
     blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
-    prediction = Prediction(blank, nat.path, nat.soft_copy, nat.length_offsets)
-    return NonAutoregressiveTransformer(embedding, stacks, prediction, latent, _relative(model, size))
+    return NonAutoregressiveTransformer(embedding, stacks, nat, blank, latent, _relative(model, size))
 
 
 def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:

@@ -70,8 +70,8 @@ def check(config: Config) -> None:
 def _check_training(config: Config) -> None:
     """Reject orders and contexts of training that are impossible for its view.
 
-    They can be combined with any model: whether rows attend to each other, and whether these are of the same
-    document, is what table 5 of the paper varies (Wu et al. 2023).
+    They can be combined with any model: table 5 of the paper (Wu et al. 2023) varies whether rows attend to
+    each other, and whether these are of the same document.
     """
     view, train = config.view, config.train
     if train.order == "documents" and view.mixed_with:

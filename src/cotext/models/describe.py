@@ -13,7 +13,7 @@ from typing import Any
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.recipe import Config, leaves, load_config, recipe_names
 from cotext.config.training import LossConfig
 from cotext.config.view import CutConfig
 
@@ -137,21 +137,10 @@ def describe_model(config: ModelConfig) -> str:
 
 def slots_of(config: ModelConfig) -> dict[str, Any]:
     """Return the slots with other than default values, by dotted key."""
-    given, default = config.model_dump(), ModelConfig().model_dump()
-    return {
-        key: value
-        for slot in SLOTS
-        for key, value in _leaves(slot, given[slot])
-        if dict(_leaves(slot, default[slot])).get(key) != value
-    }
-
-
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(f"{key}.{name}", inner)
-    else:
-        yield key, value
+    slots = leaves(config.model_dump(include=set(SLOTS)))
+    defaults = dict(leaves(ModelConfig().model_dump(include=set(SLOTS))))
+    changed = {key: value for key, value in slots if defaults.get(key) != value}
+    return {key: changed[key] for slot in SLOTS for key in changed if key.partition(".")[0] == slot}
 
 
 def describe_loss(config: LossConfig) -> str:

@@ -11,7 +11,7 @@ Both are taken after their output projections. Positions are absolute over the r
 in brackets (a begin and an end symbol). While decoding, each sentence end moves on to the next source
 sentence.
 
-If training starts from a sentence model, local attention continues from its attention, global attention
+If training starts from a sentence model, local attention continues from its attention. Global attention
 starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
 random: `train.init_copies: false`.)
 

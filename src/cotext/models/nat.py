@@ -7,8 +7,8 @@
 With CTC paths, a row has twice as many positions as source tokens. A path through them, with blanks and
 repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the
 positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
-predicts the number of positions from the mean of the encoder's states, as the difference from the number of
-source tokens. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
+predicts the number of positions: the difference from the number of source tokens, from the mean of the
+encoder's states. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
 also to the nodes of other sentences (`layers/node_spans.py`).
 
 Latent codes (`layers/codebook.py`; Bao et al. 2022): a second decoder first predicts, at every position, the
@@ -21,12 +21,12 @@ Shapes: B rows, S source tokens, T positions, N real positions of all rows, D mo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from cotext.config.model import NatConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
@@ -35,37 +35,18 @@ from cotext.layers.layout import Layout, Shared
 from cotext.layers.layouts import Layouts
 from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.layers.state import SourceSide
-from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
+from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel
 
 POSITIONS_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a predicted length
 CODES_READ = 0.5  # correct codes in training / positions predicted wrong: `--vq-schedule-ratio`
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSettings:
-    """Settings of latent codes: see `NatConfig`."""
-
-    codes: int = 64
-    code_mixing: Literal["drawn", "all"] = "drawn"
-    code_weight: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """Settings of the prediction of rows: see `NatConfig`; `blank`: the symbol of no token."""
-
-    blank: int
-    path: PathKind = "sentences"
-    soft_copy: Literal["sentences", "row"] = "sentences"
-    length_offsets: int = 128
-
-
 class LatentCodes(nn.Module):
     """A codebook, a decoder that predicts codes, and the gate that mixes codes in."""
 
     def __init__(
-        self, dimension: int, settings: CodeSettings, predictor: Stack[DecoderBlock], norm: nn.Module
+        self, dimension: int, settings: NatConfig, predictor: Stack[DecoderBlock], norm: nn.Module
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -85,19 +66,23 @@ class Memory:
 
 
 class NonAutoregressiveTransformer(NonAutoregressiveModel):
-    """Encoder and non-autoregressive decoder with one shared embedding."""
+    """Encoder and non-autoregressive decoder with one shared embedding.
+
+    `blank`: the symbol of no token, on a CTC path.
+    """
 
     def __init__(
         self,
         embedding: SentenceEmbedding,
         stacks: Stacks,
-        prediction: Prediction,
+        settings: NatConfig,
+        blank: int,
         latent: LatentCodes | None = None,
         relative: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.blank, self.path, self.prediction = prediction.blank, prediction.path, prediction
+        self.blank, self.path, self.settings = blank, settings.path, settings
         self.encoder, self.decoder = stacks.encoder, stacks.decoder
         self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
         self._source_packed, self._target_packed = stacks.source_packed(), stacks.target_packed()
@@ -108,7 +93,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         # Cross-attentions of both decoders share one list of keys and values.
         number_attentions(decoders)
         self._crosses = cross_attentions(decoders)
-        offsets = 2 * prediction.length_offsets + 1
+        offsets = 2 * settings.length_offsets + 1
         self.length = nn.Linear(embedding.weight.size(1), offsets) if self.path == "length" else None
 
     @property
@@ -123,7 +108,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         if self.length is None:
             lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
         target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)
-        texts = side.spans.size(1) if self.prediction.soft_copy == "sentences" else 1
+        texts = side.spans.size(1) if self.settings.soft_copy == "sentences" else 1
         return Layouts(layout, side, target, texts=texts)
 
     def _positions(self, positions: Tensor, side: SourceSide) -> Layout:
@@ -154,11 +139,11 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             if target is None:
                 # At least the two brackets of each sentence and a word.
                 shortest = 3 * (sentence.max(dim=1).values + 1)
-                lengths = (tokens + logits.argmax(dim=1) - self.prediction.length_offsets).maximum(shortest)
+                lengths = (tokens + logits.argmax(dim=1) - self.settings.length_offsets).maximum(shortest)
                 target = self._positions(stretched(sentence, lengths), layouts.side)
         assert target is not None
         positions, texts = target.sentence, (sentence, target.sentence)
-        if self.prediction.soft_copy == "row":
+        if self.settings.soft_copy == "row":
             texts = sentence.clamp(max=0), positions.clamp(max=0)
         side = layouts.side.filled([attention.project(x, layout) for attention in self._crosses])
         memory = Memory(
@@ -252,6 +237,6 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         length, source = (
             (sentence >= 0).sum(dim=1) for sentence in (draft.sentence, memory.layout.source.sentence)
         )
-        most = self.prediction.length_offsets
+        most = self.settings.length_offsets
         offset = (length - source).clamp(min=-most, max=most) + most
         return cross_entropy(memory.length_logits.float(), offset, reduction="none")

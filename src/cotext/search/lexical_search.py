@@ -1,6 +1,6 @@
 """Beam search of rows with lexical constraints.
 
-After Post and Vilar (2018, "Fast lexically constrained decoding with dynamic beam allocation"): the
+After Post and Vilar (2018, "Fast lexically constrained decoding with dynamic beam allocation"). The
 candidates of a hypothesis are its most probable tokens, and the tokens that begin or continue an unmet
 phrase. The beam is divided among banks of hypotheses that have met the same number of constraints. Hypotheses
 with a phrase therefore do not compete with those without. Differences:

@@ -27,6 +27,7 @@ def least_sure(values: Sequence[float | None]) -> list[bool]:
 
     None of fewer than ten; among equal values, the first.
     """
+    # Sentences without a confidence are never marked.
     ranked = sorted((value, j) for j, value in enumerate(values) if value is not None)
     low = {j for _, j in ranked[: int(len(ranked) * LEAST_SURE)]}
     return [j in low for j in range(len(values))]

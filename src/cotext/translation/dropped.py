@@ -1,10 +1,10 @@
 """Content that a translation lacks, compared with its source: numbers, table separators, link texts.
 
-A number counts as dropped if the translation has it in no notation. Notations of a number are: other
-separators (1,000.5 as 1.000,5 or 1 000,5), other digits, words for thousands and more (1,500,000 as 1.5
-million or 150万), two digits of a year, and the parts of a date in another order. Numbers that are often
-written as words (up to 20, and round numbers) count only if the source contains nothing but numbers and the
-translation contains none.
+A number counts as dropped if the translation has it in no notation. Notations of a number use other
+separators (1,000.5 as 1.000,5 or 1 000,5), other digits, or words for thousands and more (1,500,000 as 1.5
+million or 150万). Years may have two digits, and the parts of a date may be in another order. Numbers that
+are often written as words (up to 20, and round numbers) count only if the source contains nothing but numbers
+and the translation contains none.
 """
 
 import re

@@ -127,6 +127,7 @@ def _opened(
     folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
 ) -> OpenedRun:
     config = _with_decode(loaded.config, decode)
+    # Converted once, here: the model is shared by all translators of this run.
     loaded = in_precision(loaded, config.decode.precision, device)
     named = config.decode.first_pass
     first_pass = _open_first_pass(Path(named), device) if named else None

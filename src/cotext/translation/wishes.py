@@ -48,6 +48,7 @@ class Wishes:
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> TermGuide | None:
         """Return the constraints of documents, given as sentences; None without any, or if not supported."""
+        # Copied texts, such as placeholders, are constraints even without a glossary.
         has_any = self.of_terms or any(texts for document in copied or () for texts in document)
         if not has_any or not translator.takes_guides:
             return None

@@ -121,6 +121,7 @@ class _AttendApart(Function):
 def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
     """Yield the rows, queries and keys of each chunk."""
     (entries, heads, tokens, _), keys = q.shape, k.size(2)
+    # As many rows as fit into a chunk or, if not even one does, some of its queries.
     rows = max(CHUNK_NUMBERS // (heads * tokens * keys), 1)
     queries = min(max(CHUNK_NUMBERS // (heads * keys), 1), tokens)
     for row in range(0, entries, rows):

@@ -1,8 +1,8 @@
 """Attention with relative position embeddings: S_rel = Q R^T, computed by skewing.
 
 A row of Q R^T holds the products of a query with every distance. Shifting each row by one more place than the
-row above turns "by distance" into "by key", so that no [T, S, K] tensor is needed (Huang et al. 2019, section
-3.4). For two queries and three keys, d = key - query:
+row above turns "by distance" into "by key". No [T, S, K] tensor is needed (Huang et al. 2019, section 3.4).
+For two queries and three keys, d = key - query:
 
     by distance   -1  0  1  2        read with a row stride one shorter,        by key    0  1  2
     query 0        .  a  b  c   ->   starting at the second number:     ->      query 0   a  b  c

@@ -186,6 +186,7 @@ class TranslationMemory:
         before: str | None = START
         of_document: str | None = None
         for source, target, document in sentences:
+            # The first sentence of a document has no sentence before it.
             if document != of_document:
                 before, of_document = START, document
             text = _normal(source)

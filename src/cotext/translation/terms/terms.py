@@ -218,6 +218,7 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
             constraints = guide.constraints(document, sentence)
             _count(report, constraints, text, (document, sentence))
             allowed = {form for group in constraints.required for form in group}
+            # Translations of terms that do not occur in this sentence should not appear in it.
             others = {form for forms in alternatives.values() for form in forms} - allowed
             report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *allowed]))
             for occurrence in guide.occurrences(document, sentence):
