@@ -11,7 +11,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.interface import evaluate, measure
-from cotext.evaluation.metrics.profile import by_length
+from cotext.evaluation.metrics.profile import POSITIONS, by_length
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
 from cotext.evaluation.studies.leaderboard.measure import (
@@ -237,6 +237,15 @@ def test_lengths_are_those_of_the_documents_alone(board: Path) -> None:
         for ours, theirs in zip(found, expected, strict=True):
             for [one], [other] in zip(ours.scores, theirs.scores, strict=True):
                 assert one.value == pytest.approx(other.value)
+
+
+def test_the_last_range_of_lengths_has_no_end() -> None:
+    documents = [Document(str(n), ("Ein Satz.",) * n) for n in (3, POSITIONS[-1])]
+    [measured] = measure({"a": documents}, [documents], ["chrf"])["a"]
+    assert [(each.first, each.last) for each in lengths_of([measured], documents)] == [
+        (3, 4),
+        (POSITIONS[-1], None),
+    ]
 
 
 def test_controls_have_the_scores_of_their_texts(board: Path) -> None:

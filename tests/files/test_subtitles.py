@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Open, Piece, Point
-from cotext.files.subtitles import FORMAT
+from cotext.files.subtitles import FORMAT, _milliseconds
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 from tests.files.faking import (
@@ -127,6 +127,11 @@ def test_its_own_blocks_give_the_file(kind: str, ends: str, mark: str) -> None:
     opened(text)
     opened(text.rstrip())
     assert recognise(text.encode(), "file") is FORMAT
+
+
+def test_a_fraction_of_a_second_has_any_number_of_digits() -> None:
+    for fraction, milliseconds in (("5", 500), ("05", 50), ("050", 50), (None, 0)):
+        assert _milliseconds(("1", "2", "3", fraction)) == 3_723_000 + milliseconds
 
 
 def test_blocks_are_sentences_over_cues_turns_sounds_and_songs() -> None:

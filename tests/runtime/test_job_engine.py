@@ -39,6 +39,20 @@ SIZES = [5, 1, 1, 8, 2, 3]
 OTHER = {"model": "b", "config": {"beam": 4}}
 
 
+def test_a_journal_whose_lines_are_exchanged_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    job = Copy(tmp_path / "out")
+    path = journal_of(job.out)
+    with Journal(path, job.out, job.header) as journal:
+        for unit in job.units:
+            journal.add(unit, {"text": f"{unit}"})
+        header, first, second, *rest = path.read_bytes().splitlines(keepends=True)
+        assert len(first) == len(second)
+        path.write_bytes(b"".join([header, second, first, *rest]))
+        assert journal[2] == {"text": "2"}
+        with pytest.raises(CotextError, match="changed"):
+            journal[0]
+
+
 @dataclass
 class Copy(Job[int]):
     """A job that writes its units, one per line; returns how many were done before."""

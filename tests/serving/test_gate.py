@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from cotext.runtime.errors import CotextError
 from cotext.serving import application as assembled
 from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.keys import add_key, revoke_key
+from cotext.serving.keys import Rates, add_key, revoke_key
 from cotext.serving.record import LOGGER, JsonLines
 from cotext.serving.requests import client_of, fields
 from cotext.serving.service import Service
@@ -318,6 +318,14 @@ def test_without_keys_each_is_a_client_of_its_own(made: Any) -> None:
 
 
 # --- limits
+
+
+def test_who_has_waited_long_may_ask_no_more_at_once_than_in_a_minute() -> None:
+    now = [0.0]
+    rates = Rates(lambda: now[0])
+    assert rates.seconds_to_wait("client", 2) == 0
+    now[0] = 3600.0
+    assert [rates.seconds_to_wait("client", 2) for _ in range(3)] == [0, 0, 30]
 
 
 def test_more_than_a_minute_allows_waits(made: Any, tmp_path: Path) -> None:
