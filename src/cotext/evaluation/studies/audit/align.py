@@ -173,12 +173,13 @@ class _Judge:
             scores = self._scores(
                 source.joined([(i,) for i, _ in ours]), output.joined([(j,) for j, _ in theirs])
             )[0]
-            scores[:, floors[[j for j, _ in theirs]] == _SUSPECT] = -np.inf
             for place in np.argsort(-scores, axis=None):
                 row, column = divmod(int(place), len(theirs))
                 (i, own), (j, other) = ours[row], theirs[column]
                 alone = not path[own][1] and not path[other][0] and abs(own - other) <= _NEAR
-                if scores[row, column] < (_NEARBY if alone else _MOVED):
+                # A suspect is only moved if its source is lost nearby.
+                elsewhere = math.inf if floors[j] == _SUSPECT else _MOVED
+                if scores[row, column] < (max(_NEARBY, floors[j]) if alone else elsewhere):
                     continue
                 if i not in settled[0] and j not in settled[1]:
                     settled[0].add(i)
