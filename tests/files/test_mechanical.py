@@ -41,6 +41,14 @@ def test_what_is_told_after_a_translation() -> None:
     assert in_words(pairs, places) == "untranslated: 1 sentence (line 4); tag: 1 sentence (line 5)"
 
 
+def test_one_long_sentence_is_too_little_to_tell_languages_apart() -> None:
+    pair = (
+        "The committee met on Thursday and agreed on a plan for the old harbour.",
+        "Am Donnerstag kam der Ausschuss zusammen und einigte sich auf einen Plan für den alten Hafen.",
+    )
+    assert MechanicalChecks([pair], "de").faults(0) == []
+
+
 def test_code_that_stays_as_it_is_is_no_fault() -> None:
     # "mv", "cp" and names of files are kept everywhere.
     pairs = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]

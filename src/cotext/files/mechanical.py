@@ -90,6 +90,7 @@ class MechanicalChecks:
             Counter(each for words in side for each in _trigrams(words))
             for side in zip(*self._words, strict=True)
         ]
+        self._letters = [counts.total() for counts in self._spelt]
 
     def faults(self, number: int) -> list[Fault]:
         """Return the faults of a pair."""
@@ -139,12 +140,10 @@ class MechanicalChecks:
         """
         source, words = self._words[number]
         own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
-        totals = [counts.total() + 1 for counts in self._spelt]
-        of_source, of_output = self._spelt
+        counts = [(self._spelt[0][each], self._spelt[1][each] - (each in own)) for each in letters]
+        scale = math.log((self._letters[1] - len(own) + 1) / (self._letters[0] + 1))
         return sum(
-            math.log((of_source[each] + 0.5) / totals[0])
-            - math.log((of_output[each] - (each in own) + 0.5) / totals[1])
-            for each in letters
+            scale + math.log((ours + 0.5) / (theirs + 0.5)) for ours, theirs in counts if ours or theirs
         )
 
     def _foreign(self, number: int) -> Fault | None:

@@ -26,8 +26,9 @@ _ROUNDS: Final = 2  # of learning words from the last alignment
 _RARER: Final = 3.0  # added to both sentences of a pair, since lost and added ones are rarer than in a corpus
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _SUSPECT: Final = 0.0  # the lowest score if the output sentence is unlikely to be a translation of anything
-_MOVED: Final = 0.0  # the lowest score of a lost and an added sentence that are one moved sentence
-_TAKEN: Final = 4.0  # the same, if one of them is in a bead with other sentences
+_MOVED: Final = 4.0  # the lowest score of two sentences in different places
+_NEARBY: Final = -4.0  # the same, if one is lost and the other is added at most `_NEAR` beads away
+_NEAR: Final = 8
 _SWAPPED: Final = 6.0  # gain from which two neighbours have changed places
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _ALONE: Final = math.log(PRIORS[1, 0])
@@ -172,13 +173,13 @@ class _Judge:
             scores = self._scores(
                 source.joined([(i,) for i, _ in ours]), output.joined([(j,) for j, _ in theirs])
             )[0]
-            scores[:, floors[[j for j, _ in theirs]] == _SUSPECT] = -np.inf
             for place in np.argsort(-scores, axis=None):
                 row, column = divmod(int(place), len(theirs))
-                if scores[row, column] < _MOVED:
-                    break
                 (i, own), (j, other) = ours[row], theirs[column]
-                if (path[own][1] or path[other][0]) and scores[row, column] < _TAKEN:
+                alone = not path[own][1] and not path[other][0] and abs(own - other) <= _NEAR
+                # A suspect is only moved if its source is lost nearby.
+                elsewhere = math.inf if floors[j] == _SUSPECT else _MOVED
+                if scores[row, column] < (max(_NEARBY, floors[j]) if alone else elsewhere):
                     continue
                 if i not in settled[0] and j not in settled[1]:
                     settled[0].add(i)

@@ -148,12 +148,8 @@ def _terms(
             continue
         [odd] = [n for n in places if usual not in stems[n][1]]
         if usual not in pairs[odd][2].casefold() and len(stems[odd][1]) > _TERM:
-            yield (
-                odd,
-                Fault(
-                    "drift", 1 - 1 / count, f"{stem}... is rendered otherwise than by {usual}... here alone"
-                ),
-            )
+            note = f"everywhere else, {stem}... is translated by {usual}..."
+            yield odd, Fault("drift", 1 - 1 / count, note)
 
 
 def _address(

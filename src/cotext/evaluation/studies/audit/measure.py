@@ -92,17 +92,20 @@ class _Auditor:
             [pair[1:] for pair in pairs], self._languages[1], [bead.score for bead in whole]
         )
         faults = [checks.faults(number) for number in range(len(whole))]
+        # What is no translation of its source has no other faults.
+        replaced = [
+            [fault for fault in each if fault.kind in _WHOLE] or self._unlike(bead)
+            for bead, each in zip(whole, faults, strict=True)
+        ]
         more = [*changed_names(pairs), *drifts(pairs, *self._languages)]
         if glossary:
             more += self._terms(glossary, whole, [pair[2] for pair in pairs])
         for number, fault in more:
-            # What is no translation of its source has no other faults.
-            if not any(each.kind in _WHOLE for each in faults[number]):
-                faults[number].append(fault)
+            faults[number].append(fault)
         found = [
             self._finding(fault, bead)
-            for bead, each in zip(whole, faults, strict=True)
-            for fault in (each or self._unlike(bead))
+            for bead, instead, each in zip(whole, replaced, faults, strict=True)
+            for fault in instead or each
         ]
         found += self._misplaced()
         together: dict[tuple[object, ...], Finding] = {}
@@ -184,14 +187,14 @@ class _Auditor:
         for bead in self._beads:
             if not bead.source:
                 yield self._finding(
-                    Fault("added", bead.confidence, "stands for no source sentence"), bead, before
+                    Fault("added", bead.confidence, "translates no source sentence"), bead, before
                 )
             elif not bead.output:
                 yield self._finding(Fault("lost", bead.confidence, "has no translation"), bead)
             elif not any(self._output[j][1].strip() for j in bead.output):
                 yield self._finding(Fault("lost", 0.99, "its translation is empty"), bead)
             elif bead.moved:
-                yield self._finding(Fault("order", bead.confidence, "stands elsewhere"), bead)
+                yield self._finding(Fault("order", bead.confidence, "is in another place"), bead)
             before = bead.source[-1] if bead.source else before
 
 

@@ -18,9 +18,9 @@ body { max-width: 84rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
 .verdict { font-size: 1.1rem; }
 </style>"""
-ABOUT: Final = """Confidence says how sure a finding is, from 0 to 1: of lost, added and moved sentences, the
-probability of the alignment; of drift, a share of sentences. A finding is a reason to look, and no verdict.
-What words mean is not checked: a fluent sentence that says something else is not found."""
+ABOUT: Final = """Confidence is a number from 0 to 1: of lost and added sentences, the probability of the
+alignment; of drift, a share of sentences. A finding is a reason to look, not a verdict. The meaning of words
+is not checked: a fluent sentence with another meaning is not found."""
 
 
 def render_audit(found: Audit) -> str:
