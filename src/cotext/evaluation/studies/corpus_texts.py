@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
@@ -13,14 +14,22 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import REPORT, digest_of_store
 from cotext.evaluation.requests import DocumentRequest
 from cotext.runtime.errors import CotextError, nearest
-from cotext.training.prepared_data import open_data
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 from cotext.translation.translate_file import checksums_of
+
+if TYPE_CHECKING:
+    from cotext.training.prepared_data import PreparedData
 
 
 def is_prepared(source: Path) -> bool:
     """Whether this is a folder that `cotext prepare` made."""
     return (source / REPORT).is_file()
+
+
+def _open(source: Path) -> "PreparedData":
+    from cotext.training.prepared_data import open_data  # needs pyarrow, which a server may lack
+
+    return open_data(source)
 
 
 def corpus_texts(source: Path, target: Path | None, format: str | None) -> list[ParallelDocument]:
@@ -37,7 +46,7 @@ def corpus_texts(source: Path, target: Path | None, format: str | None) -> list[
         raise CotextError(
             f"{source}: a prepared folder has both sides and no format; leave out --target and --format"
         )
-    data = open_data(source)
+    data = _open(source)
     return [data.texts(index) for index in range(len(data.train))]
 
 
@@ -55,7 +64,7 @@ def corpus_checksums(source: Path, target: Path | None, format: str | None) -> l
     """
     if not is_prepared(source):
         return checksums_of(corpus_files(source, target), format)
-    return [digest_of_store(source), open_data(source).tokenizer.fingerprint]
+    return [digest_of_store(source), _open(source).tokenizer.fingerprint]
 
 
 def check_languages(known: Languages, source: Path, target: Path | None, whose: str) -> None:
@@ -65,7 +74,7 @@ def check_languages(known: Languages, source: Path, target: Path | None, whose: 
         CotextError: files the wrong way round, or a folder of another language pair.
     """
     if is_prepared(source):
-        check_pair(known, open_data(source).languages, str(source), whose)
+        check_pair(known, _open(source).languages, str(source), whose)
     else:
         check_sides(known, source, target, whose)
 
