@@ -47,6 +47,16 @@ def test_text_is_translated_and_scored(light: Path, world: World) -> None:
     assert (scored.returncode, "100.00" in scored.stdout) == (0, True), scored.stderr
 
 
+def test_corpora_and_the_server_need_no_pyarrow(light: Path, world: World) -> None:
+    hook = light / "site" / "sitecustomize.py"
+    hook.write_text(re.sub(r"in \(.*\)", "== 'pyarrow'", hook.read_text()))
+    shown = cotext("head", world.folder / "test.en")
+    assert shown.returncode == 0, shown.stderr
+    code = "import sys, cotext.serving.application, cotext.serving.systems; print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+
+
 @pytest.mark.parametrize(("missing", "extra"), [("pyarrow", "data"), ("accelerate", "train")])
 def test_a_command_says_which_extra_it_needs(light: Path, missing: str, extra: str) -> None:
     hook = light / "site" / "sitecustomize.py"

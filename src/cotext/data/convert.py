@@ -22,7 +22,6 @@ from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.languages import Languages, primary_language
 from cotext.data.prepared import store_exists
-from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.tokenizer.moses_bpe import moses_detokenizer
 from cotext.data.tokenizer.protocol import clean
@@ -303,6 +302,8 @@ def beginning(
 def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     if split not in SPLITS:
         raise CotextError(f"--split {split}: choose one of {', '.join(SPLITS)}")
+    from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
+
     path = folder / f"{split}.arrow"
     if not store_exists(path):
         raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
@@ -12,14 +13,22 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import REPORT, digest_of_store
 from cotext.evaluation.requests import DocumentRequest
 from cotext.runtime.errors import CotextError, nearest
-from cotext.training.prepared_data import open_data
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 from cotext.translation.translate_file import checksums_of
+
+if TYPE_CHECKING:
+    from cotext.training.prepared_data import PreparedData
 
 
 def is_prepared(source: Path) -> bool:
     """Return whether a folder was made by `cotext prepare`."""
     return (source / REPORT).is_file()
+
+
+def _open(source: Path) -> "PreparedData":
+    from cotext.training.prepared_data import open_data  # needs pyarrow, which a server may lack
+
+    return open_data(source)
 
 
 def corpus_texts(source: Path, target: Path | None, format: str | None) -> list[ParallelDocument]:
@@ -36,7 +45,7 @@ def corpus_texts(source: Path, target: Path | None, format: str | None) -> list[
         raise CotextError(
             f"{source}: a prepared folder has both sides and no format; leave out --target and --format"
         )
-    data = open_data(source)
+    data = _open(source)
     return [data.texts(index) for index in range(len(data.train))]
 
 
@@ -54,7 +63,7 @@ def corpus_checksums(source: Path, target: Path | None, format: str | None) -> l
     """
     if not is_prepared(source):
         return checksums_of(corpus_files(source, target), format)
-    return [digest_of_store(source), open_data(source).tokenizer.fingerprint]
+    return [digest_of_store(source), _open(source).tokenizer.fingerprint]
 
 
 def check_languages(languages: Languages, source: Path, target: Path | None, whose: str) -> None:
@@ -64,7 +73,7 @@ def check_languages(languages: Languages, source: Path, target: Path | None, who
         CotextError: files in the wrong order, or a folder of another language pair.
     """
     if is_prepared(source):
-        check_pair(languages, open_data(source).languages, str(source), whose)
+        check_pair(languages, _open(source).languages, str(source), whose)
     else:
         check_sides(languages, source, target, whose)
 
