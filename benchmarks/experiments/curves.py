@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.plan import Experiment
-from benchmarks.experiments.plan_told import Curves
+from benchmarks.experiments.plan_output import Curves
 from benchmarks.experiments.tables import Results, measured
 from cotext.runtime.files import replacing
 

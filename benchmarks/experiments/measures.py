@@ -174,10 +174,12 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
     options = as_options(_filled(asked.settings, place))
     for written, chosen in _models(place, asked.checkpoints):
         hypothesis = place.out.with_name(f"{written.stem}-{source.name}")
-        told = ("--out", str(hypothesis), "--json", *options, *chosen)
+        arguments = ("--out", str(hypothesis), "--json", *options, *chosen)
         if not _translated(written).exists():  # a rest without it is of an interrupted command
             remove(hypothesis)
-            yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
+            yield cotext(
+                "translate", place.run, source, *arguments, device=device, printed=_translated(written)
+            )
         files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
         named = [word for option, path in files.items() for word in (option, str(path))]
         yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
@@ -233,11 +235,11 @@ def of_training(run: Path) -> Figures:
     """
     entries = [unsealed(line) for line in sealed_lines(run / "metrics.jsonl") if line]
     validations = [entry for entry in entries if entry["kind"] == "validation"]
-    told = ("loss", "nll_current", "nll_context", "without_path", "bleu")
+    names = ("loss", "nll_current", "nll_context", "without_path", "bleu")
     found: Figures = {}
     for entry in (*validations, *(entry for entry in entries if entry["kind"] == "final")):
-        found |= {name: entry[name] for name in told if name in entry}
-    for name in told:
+        found |= {name: entry[name] for name in names if name in entry}
+    for name in names:
         found |= {f"{name}.at.{v['update']:.0f}": v[name] for v in validations if name in v}
     if validations:
         found["best"] = min(v["nll_current"] for v in validations)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
-from benchmarks.experiments.plan_told import Curves, Table
+from benchmarks.experiments.plan_output import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
 from cotext.models.unused import refuse_unused

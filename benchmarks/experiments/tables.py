@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.experiments.measures import without_comet
 from benchmarks.experiments.plan import Experiment
-from benchmarks.experiments.plan_told import Table
+from benchmarks.experiments.plan_output import Table
 
 Results = dict[str, Any]  # the content of results.json
 DIGITS = ".1f"
@@ -60,8 +60,8 @@ def measured(results: Results, name: str) -> dict[str, dict[str, float]]:
 
 def _columns(table: Table, seeds: list[dict[str, float]]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield header, figure and format of each column; a figure with `*` gives a column for each match."""
-    for header, told in table.columns.items():
-        figure, _, form = told.partition(":")
+    for header, column in table.columns.items():
+        figure, _, form = column.partition(":")
         form = form or DIGITS
         if "*" not in figure:
             yield header, (figure, form)

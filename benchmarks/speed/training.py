@@ -96,6 +96,7 @@ def rows(
     """Time the systems on the documents of a shape; return rows of the table."""
     names, (documents, sentences) = named(options.systems), numbers(shape)
     first, ways, least, gigabytes = names[0], dict[str, Way](), dict[str, float](), dict[str, str]()
+    ceilings = {precision: ceiling(device, precision, clock) for precision in options.precisions}
     for name in names:
         config = config_of(first if name == MARIAN else name, options.size)
         batches = random_batches(config, documents, sentences, options.tokens)
@@ -109,7 +110,7 @@ def rows(
                 torch.cuda.reset_peak_memory_stats(device)
                 ways[title]()
                 gigabytes[title] = f"{(torch.cuda.max_memory_allocated(device) - before) / 2**30:.1f}"
-            least[title] = operations / ceiling(device, precision, clock)
+            least[title] = operations / ceilings[precision]
     times = timed(ways, options.rounds, clock)
     base = next(iter(ways))
     return [

@@ -24,7 +24,7 @@ from cotext.runtime.tables import listed
 LEAST_BLEU = 15.0  # s-BLEU of the sentence model below which nothing is claimed about documents
 BASELINE = "sentence"
 STARTS = ("moved", "teacher")  # rows from which systems start; the first one in the results counts
-HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
+HOLDS, FAILS, INCONCLUSIVE = "holds", "does not hold", "inconclusive"
 LEAST_CHOICES = 10  # of a suite with a column of its own
 CONSISTENCY = {
     "deixis_test": "deixis",
@@ -90,7 +90,7 @@ ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """HOLDS, FAILS or UNTOLD, and the reason."""
+    """HOLDS, FAILS or INCONCLUSIVE, and the reason."""
 
     word: str
     why: str
@@ -109,11 +109,11 @@ def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
     """
     size = f"{difference.difference:+.2f}, p {p:.3g}"
     if spread is None or difference.over_seeds is None:
-        return Verdict(UNTOLD, f"{size} over documents, of two single runs; other seeds may differ")
+        return Verdict(INCONCLUSIVE, f"{size} over documents, of two single runs; other seeds may differ")
     if abs(difference.difference) <= spread:
-        return Verdict(UNTOLD, f"{size}: within the spread of seeds ({spread:.2f})")
+        return Verdict(INCONCLUSIVE, f"{size}: within the spread of seeds ({spread:.2f})")
     if p >= SIGNIFICANT:
-        return Verdict(UNTOLD, f"{size}: not significant")
+        return Verdict(INCONCLUSIVE, f"{size}: not significant")
     return Verdict(HOLDS if difference.difference > 0 else FAILS, size)
 
 
@@ -127,9 +127,9 @@ def teacher_is_good(found: Comparison) -> Verdict:
     start = next((name for name in STARTS if name in found.results["rows"]), STARTS[-1])
     bleu = found.figure(start, "own.s-bleu")
     if bleu is None:
-        return Verdict(UNTOLD, "the sentence model that all start from is not measured")
+        return Verdict(INCONCLUSIVE, "the sentence model that all start from is not measured")
     word = HOLDS if bleu.mean >= LEAST_BLEU else FAILS
-    return Verdict(word, f"{bleu.mean:.2f} s-BLEU on held-out documents, {LEAST_BLEU:.0f} are asked for")
+    return Verdict(word, f"{bleu.mean:.2f} s-BLEU on held-out documents ({LEAST_BLEU:.0f} are required)")
 
 
 def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
@@ -147,21 +147,21 @@ def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
             each,
             _by_context(found, each, verdict(difference, p, spread))
             if good.word == HOLDS
-            else Verdict(UNTOLD, good.why),
+            else Verdict(INCONCLUSIVE, good.why),
         )
         for (each, difference, spread), p in zip(tested, p_values, strict=True)
     ]
 
 
-def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict:
+def _by_context(found: Comparison, ordering: Ordering, by_tests: Verdict) -> Verdict:
     """Return the verdict; for choices, an ordering holds only if the better system uses context for them.
 
     Without context, the forms that a system prefers may make it right more often.
     """
     of_choices = ordering.measure in found.decided
-    if told.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
-        return told
-    return Verdict(UNTOLD, f"{told.why}, but {ordering.better} is not shown to use context")
+    if by_tests.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
+        return by_tests
+    return Verdict(INCONCLUSIVE, f"{by_tests.why}, but {ordering.better} is not shown to use context")
 
 
 # ---------------------------------------------------------------------------------------------- the page
@@ -182,7 +182,7 @@ A system of several seeds has the mean, with the smallest and the largest value 
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
   below, and the difference larger than the standard deviation of seeds. For choices, the better system must
-  also use context for them. **cannot be told**: anything else, and always between two single runs.
+  also use context for them. **inconclusive**: anything else, and always between two single runs.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
@@ -231,8 +231,8 @@ def about_of(found: Comparison) -> str:
     measured = found.systems("own-own.source.jsonl")
     planned = re.findall(r"^\* \*\*(.+?)\*\*: ", _tables(found).partition("\n## Rows")[2], re.MULTILINE)
     missing = [name for name in planned if name not in measured]
-    told = f"**Not measured yet**: {', '.join(missing)}." if missing else ""
-    return "\n\n".join(filter(None, (_head(found)[1], told)))
+    unmeasured = f"**Not measured yet**: {', '.join(missing)}." if missing else ""
+    return "\n\n".join(filter(None, (_head(found)[1], unmeasured)))
 
 
 def _head(found: Comparison) -> tuple[str, str]:
@@ -245,7 +245,7 @@ def _tables(found: Comparison) -> str:
     return page.read_text(encoding="utf-8") if page.is_file() else ""
 
 
-def _told(value: Spread, digits: int = 2) -> str:
+def _number(value: Spread, digits: int = 2) -> str:
     mean = f"{value.mean:.{digits}f}"
     low, high = min(value.values), max(value.values)
     return mean if len(value.values) == 1 else f"{mean} ({low:.{digits}f}-{high:.{digits}f})"
@@ -270,10 +270,10 @@ def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
     for system in systems:
         cells = []
         for name in columns.values():
-            told = _told(values[name][system]) if system in values[name] else ""
-            told = f"**{told}**" if system in different[name] else told
+            cell = _number(values[name][system]) if system in values[name] else ""
+            cell = f"**{cell}**" if system in different[name] else cell
             of = sorted(numbers[name].get(system, ())) if name not in alike else []
-            cells.append(f"{told} of {'-'.join(dict.fromkeys((str(of[0]), str(of[-1]))))}" if of else told)
+            cells.append(f"{cell} of {'-'.join(dict.fromkeys((str(of[0]), str(of[-1]))))}" if of else cell)
         rows.append([system, *cells])
     return _markdown(rows)
 
@@ -300,12 +300,12 @@ def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
     return {
         system
         for system, each in found.differences(name, BASELINE, others).items()
-        if verdict(each, each.p_corrected, spread_of(values[BASELINE], values[system])).word != UNTOLD
+        if verdict(each, each.p_corrected, spread_of(values[BASELINE], values[system])).word != INCONCLUSIVE
     }
 
 
 def _use(found: Comparison) -> Iterator[str]:
-    used = {s: told for s, told in found.used.items() if told}
+    used = {s: suites for s, suites in found.used.items() if suites}
     if not used:
         return
     suites = list(dict.fromkeys(suite for each in used.values() for suite in each))
@@ -348,12 +348,13 @@ def _cost(found: Comparison) -> Iterator[str]:
         cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
         if any(value is not None for value, _ in cells):
             fell = _fell(found, system)
-            told = "" if fell is None else f"{fell:.3f}"
-            rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells), told])
+            last = "" if fell is None else f"{fell:.3f}"
+            rows.append([system, *("" if v is None else _number(v, digits) for v, digits in cells), last])
     yield "### Cost"
     yield (
-        "Losses in nats a token. At the start: of the model that training began with, before the first "
-        "update, on a part of the development set; at the end: the best of current sentences on all of it."
+        "Losses in nats per token. At the start: the model from which training starts, before the first "
+        "update, on a part of the development set. At the end: the best loss of current sentences on the "
+        "whole set."
     )
     yield _markdown(rows)
 
@@ -376,12 +377,12 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
     """Yield sentences that state the results."""
     yield f"The sentence model: {good.why}."
     if good.word != HOLDS:
-        yield "**No claim about documents is made here**: what context is worth cannot be told."
+        yield "**No claim about documents is made here**: the sentence model is not good enough."
         return
-    told_of = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
+    titles = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
     differences: dict[str, list[str]] = {}  # measures by what is said of them
     unexplained = []
-    for name, what in told_of.items():
+    for name, what in titles.items():
         values, different = found.values(name), _different(found, name, good)
         if BASELINE not in values:
             continue
@@ -395,8 +396,8 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield f"In {listed(whats)}, {said} than the sentence system that was trained as long."
     for system, what in unexplained:
         yield (
-            f"In {what}, {system} is right more often without being shown to use context: what forms a "
-            "system prefers decides, too, whatever it has learned."
+            f"In {what}, {system} is right more often, but is not shown to use context: the forms that a "
+            "system prefers matter, too."
         )
     adds = found.context()
     if adds:
@@ -404,11 +405,11 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         gains = [s for s, p in p_values.items() if p < SIGNIFICANT and _true_beats_foreign(adds[s])]
         helped = [s for s in gains if adds[s].per_token["true"] > 0]
         yield (
-            "True context makes references more probable than sentences of other documents do with "
-            f"{listed(gains) or 'no system'}, and more probable than no context with "
+            "True context makes references more probable than foreign context does for "
+            f"{listed(gains) or 'no system'}, and more probable than no context does for "
             f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for the number of systems)."
         )
-    used = {s: [suite for suite, each in told.items() if each] for s, told in found.used.items()}
+    used = {s: [suite for suite, each in suites.items() if each] for s, suites in found.used.items()}
     users = [f"{s} ({listed(list(map(_title, suites)))})" for s, suites in used.items() if suites]
     yield f"Choices show use of context by {listed(users) or 'no system'}."
     falls = {
@@ -420,14 +421,13 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield (
             "In the second half of the updates the development loss of the sentence system fell by "
             f"{own:.3f} nats a token, that of others by {min(falls.values()):.3f} to {falls[most]:.3f} "
-            f"({most}): what falls further than the sentence system was still learning, and more time may "
-            "change its place."
+            f"({most}). Systems whose loss fell further than that of the sentence system were still learning."
         )
-    told = orderings(found)
-    counts = {word: sum(v.word == word for _, v in told) for word in (HOLDS, FAILS, UNTOLD)}
+    verdicts = [verdict.word for _, verdict in orderings(found)]
+    counts = {word: verdicts.count(word) for word in (HOLDS, FAILS, INCONCLUSIVE)}
     yield (
-        f"Of {len(told)} orderings of the papers {counts[HOLDS]} hold, {counts[FAILS]} do not, of "
-        f"{counts[UNTOLD]} it cannot be told."
+        f"Of {len(verdicts)} orderings in the papers, {counts[HOLDS]} hold, {counts[FAILS]} do not hold and "
+        f"{counts[INCONCLUSIVE]} are inconclusive."
     )
 
 

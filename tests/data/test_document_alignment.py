@@ -191,8 +191,8 @@ def test_scores_of_a_system_are_relative_to_sources_near_by() -> None:
 
     near = NearScores.of(["a", "b"], ["x"], [((0,), (0,)), ((1,), ())], probabilities)
     # Three sources of x: a, b, and both; the mean is 0.7 / 3.
-    assert near.found[0][1, 0] == pytest.approx(math.log(0.5 / (0.7 / 3)))
-    assert near.found[0][2, 0] == pytest.approx(math.log(0.1 / (0.7 / 3)))
+    assert near.by_source[0][1, 0] == pytest.approx(math.log(0.5 / (0.7 / 3)))
+    assert near.by_source[0][2, 0] == pytest.approx(math.log(0.1 / (0.7 / 3)))
 
 
 @loop_over("shape", [(1, 700), (700, 1), (2, 2), (1, 1)])

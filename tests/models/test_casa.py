@@ -266,7 +266,9 @@ def test_masks_by_hand() -> None:
 # --- batches
 
 
-@pytest.mark.parametrize(("name", "pre_norm"), zip(SYSTEMS, itertools.cycle((False, True)), strict=False))
+@pytest.mark.parametrize(
+    ("name", "pre_norm"), list(zip(SYSTEMS, itertools.cycle((False, True)), strict=False))
+)
 def test_a_row_does_not_depend_on_the_batch_around_it(name: str, pre_norm: bool) -> None:
     model = model_of(SYSTEMS[name], pre_norm=pre_norm)
     lengths = torch.tensor([17, 6, 21]) if "GLAT" in name and name != "GLAT+CTC" else None

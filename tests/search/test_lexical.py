@@ -79,7 +79,7 @@ def log_probability(model: Table, key: int, tokens: Sequence[int]) -> float:
     return total
 
 
-@pytest.mark.parametrize(("name", "seed"), zip(CASES, itertools.cycle(range(2)), strict=False))
+@pytest.mark.parametrize(("name", "seed"), list(zip(CASES, itertools.cycle(range(2)), strict=False)))
 def test_a_wide_beam_finds_the_best_of_all_that_keep_the_constraints(name: str, seed: int) -> None:
     constraints = CASES[name]
     model, limits = Table(seed), (5,) if len(constraints) == 1 else (3, 4)

@@ -208,7 +208,7 @@ def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told:
         until(page, "document.querySelectorAll('.job').length === 1")
         page.set_input_files("#upload", {"name": "b.exe", "mimeType": "x/y", "buffer": b"abc"})
         assert page.inner_text("#files-error") == (
-            "b.exe: files of this kind are not taken; those that are stand above."
+            "b.exe: files of this type are not supported; see the list above."
         )
         several = (("b.md", b"a" * 1001), ("b.exe", b"abc"), ("c.txt", b"abc"))
         page.set_input_files(

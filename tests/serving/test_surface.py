@@ -128,9 +128,3 @@ def test_the_description_has_all_addresses() -> None:
               if isinstance(route, Route) and "v2" not in route.path.split("/")
               for method in route.methods or () if method != "HEAD"}  # fmt: skip
     assert listed == set(operations(SURFACE))
-
-
-def test_every_dialect_says_how_it_refuses() -> None:
-    from importlib import import_module
-
-    assert all(callable(import_module(f"cotext.serving.{name}").refusal) for name in DIALECTS)

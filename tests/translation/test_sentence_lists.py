@@ -51,7 +51,9 @@ def check(plain: Sequence[Translation], listed: Sequence[Translation], nbest: in
     return others
 
 
-@pytest.mark.parametrize(("name", "form"), zip(STRATEGIES, itertools.cycle(("power", "gnmt")), strict=False))
+@pytest.mark.parametrize(
+    ("name", "form"), list(zip(STRATEGIES, itertools.cycle(("power", "gnmt")), strict=False))
+)
 def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(
     name: str, form: LengthPenaltyForm
 ) -> None:

@@ -140,6 +140,7 @@ class _OutputLoss(Function):
                 torch.mm(hidden, matrix_VD.T, out=logits)
             else:
                 torch.addmm(bias, hidden, matrix_VD.T, out=logits)
+            # Read before `normalise` overwrites the logits.
             label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
             hidden = hidden.to(precise)
             # The part of the gradient that is the same for all V, -smoothing / V, is added separately: it is

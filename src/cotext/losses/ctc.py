@@ -93,6 +93,7 @@ class Lattices:
         most = int(rank.max()) + 1 if len(unit) else 1
         token = rank.new_full((len(unit), most), blank)
         token.scatter_(1, rank, ordered.masked_fill(ordered < 0, blank))
+        # Forced positions, at both ends of a unit, are not predicted.
         margin = int(units.forced)
         inner = (length - 2 * margin).clamp(min=0)
         inner_start = inner.cumsum(dim=0) - inner
@@ -196,6 +197,7 @@ class Group:
     def nll_and_posterior(self, log_p_MC: Tensor, wants_posterior: bool) -> tuple[Tensor, Tensor | None]:
         """Return negative log-likelihoods [K] and, given the target, class probabilities [K, T, C]."""
         log_p_KTC = self.scores(self.spread(log_p_MC[:, : self.token.size(1)], torch.float64))
+        # Only the gradient of the lattice is needed; it stops at the log-probabilities.
         with torch.enable_grad():
             log_p_TKC = log_p_KTC.transpose(0, 1).requires_grad_(wants_posterior)
             nll = torch.ctc_loss(log_p_TKC, self.label, *self.sizes, reduction=0)  # one for each lattice
@@ -212,6 +214,7 @@ def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattice
     """Return log-probabilities of the classes, [M, C], without gradients."""
     precise = precise_dtype(hidden_MD)
     log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
+    # In chunks, so that the logits of all positions never exist at once.
     for start in range(0, len(hidden_MD), chunk):
         rows = slice(start, start + chunk)
         logits_NV = logits(hidden_MD[rows])
@@ -240,6 +243,7 @@ def _output_layer(
         hidden, scale = hidden_MD[rows], scale_M[rows, None]
         logits = buffer[: len(hidden)]
         torch.mm(hidden, matrix_VD.T, out=logits)
+        # Read before `normalise` overwrites the logits.
         log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
         log_p_MC[rows] = log_p - products.normalise(logits)[:, None]
         grad_hidden[rows] = products.of_hidden(logits, matrix_VD) * scale
@@ -284,6 +288,7 @@ class _CTC(Function):
     ) -> Tensor:
         """Return the negative log-likelihood of every unit: [G]."""
         precise = precise_dtype(hidden_ND)
+        # Computed for a scale of 1; `backward` multiplies it by the gradient of the sum.
         ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
         wants = any(ctx.needs_input_grad[:2])
         nll_K, *grads = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)

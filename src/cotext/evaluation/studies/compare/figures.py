@@ -133,11 +133,12 @@ def figures(result: RunComparison) -> Iterator[Figure]:
             yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
                        low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
         for compared in result.published:
-            value, measure, test = compared.published, compared.published.measure, compared.published.test
+            value, measure, data = compared.published, compared.published.measure, compared.published.test
             if compared.run == number and value.value is not None:
                 yield make(kind="published", name=f"{value.table_title}, {value.row}", group=value.column,
-                           value=value.value, difference=difference_of(value.value, compared.first_published),
-                           signature="|".join((measure.title, test.direction, test.corpus,
+                           value=value.value,
+                           difference=difference_of(value.value, compared.first_published),
+                           signature="|".join((measure.title, data.direction, data.corpus,
                                                measure.protocol)))  # fmt: skip
 
 
