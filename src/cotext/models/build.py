@@ -168,11 +168,6 @@ def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     return document_layer(model.document_layer)(size, document_settings(model))
 
 
-def _score(name: str, size: Size) -> Score:
-    kind = own_score(name) if is_own(name) else SCORES[name]
-    return kind(size.attention)
-
-
 def _size(model: ModelConfig) -> Size:
     return Size(
         dimension=model.dimension,
@@ -235,6 +230,7 @@ def _attention(
     """Return an attention, or two behind a gate if the layer has two spans."""
     name = model.stack(side).score
     score = CROSS_SCORES.get(name, name) if side == "cross" else name
+    make_score = own_score(score) if is_own(score) else SCORES[score]
     spans = _spans(model, side, size, layer)
-    local, *wide = (kind(size.attention, span, _score(score, size)) for span in spans)
+    local, *wide = (kind(size.attention, span, make_score(size.attention)) for span in spans)
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local

@@ -87,10 +87,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
             mixed = self._mixed(h, self.words.keys_values(h), layout.sentence, layout.sentence, None)
             return layout.pack(mixed)
         h, state, slots = layout.side_by_side(x), layout.state, layout.row
-        sentence, slot_sentence = (
-            layout.sentence.reshape(len(h), -1),
-            state.sentences_of_slots(layout.sentence),
-        )
+        sentence, slot_sentence = layout.packed_sentence, state.sentences_of_slots(layout.sentence)
         cache = state.caches[self.index]
         cache.write(*self.words.keys_values(h), slots.start)
         return self._mixed(h, cache.read(slots.stop), sentence, slot_sentence, slots.mask).view_as(x)
@@ -106,16 +103,13 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         query, dropout = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
         exists, results = [], []
         for distance in range(1, self.sentences + 1):
-            mask = (
-                (sentence[:, :, None] - distance == key_sentence[:, None]) & (key_sentence >= 0)[:, None]
-            )[:, None]
+            earlier = sentence[:, :, None] - distance
+            mask = ((earlier == key_sentence[:, None]) & (key_sentence >= 0)[:, None])[:, None]
             mask = mask if visible is None else mask & visible
-            has_sentence = mask.any(dim=3)  # [B, 1, T]
+            has_key = mask.any(dim=3)  # [B, 1, T]
             # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
-            mixed = attend(
-                query * has_sentence[..., None], *kv, mask | ~has_sentence[..., None], False, dropout
-            )
-            exists.append(has_sentence[:, 0])
+            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, dropout)
+            exists.append(has_key[:, 0])
             results.append(self.words.result(mixed))
         exists_BTm = torch.stack(exists, dim=2)
         # Without any earlier sentence, a state does not change.

@@ -234,9 +234,8 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def length_nll(self, draft: Draft) -> Tensor:
         memory: Memory = draft.memory
         assert memory.length_logits is not None
-        length, source = (
-            (sentence >= 0).sum(dim=1) for sentence in (draft.sentence, memory.layout.source.sentence)
-        )
+        length = (draft.sentence >= 0).sum(dim=1)
+        source = (memory.layout.source.sentence >= 0).sum(dim=1)
         most = self.settings.length_offsets
         offset = (length - source).clamp(min=-most, max=most) + most
         return cross_entropy(memory.length_logits.float(), offset, reduction="none")

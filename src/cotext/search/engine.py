@@ -104,9 +104,10 @@ class CTranslate2Engine(Engine):
             hypotheses = []
             for tokens, score in zip(result.hypotheses, result.scores, strict=True):
                 divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
-                ended = tokens[-1:] == [end]
-                new = tuple(map(int, tokens[len(prefix) : len(tokens) - ended]))
-                hypotheses.append(EngineHypothesis(new, score * divisor, ended))
+                new = tokens[len(prefix) :]
+                ended = new[-1:] == [end]
+                ids = tuple(map(int, new[: len(new) - ended]))
+                hypotheses.append(EngineHypothesis(ids, score * divisor, ended))
             all_hypotheses.append(hypotheses)
         return all_hypotheses
 

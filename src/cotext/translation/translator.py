@@ -201,8 +201,8 @@ def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, 
     for rank in range(1, most):
         ranked = {}
         for index, best in translations.items():
-            texts = tuple((texts[rank] if rank < len(texts) else texts[0]).text for texts in best.lists)
-            ranked[index] = replace(best, document=replace(best.document, sentences=texts))
+            sentences = tuple((texts[rank] if rank < len(texts) else texts[0]).text for texts in best.lists)
+            ranked[index] = replace(best, document=replace(best.document, sentences=sentences))
         yield ranked
 
 
