@@ -126,15 +126,13 @@ class MechanicalChecks:
         if is_new and scripts[self._script] < _FOREIGN * scripts.total():
             return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
         # A translation without a source is in doubt anyway.
-        known_share = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
+        share = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
         of_source = sum(map(self._is_translated, words)) / len(words)
-        if known_share < _UNKNOWN and of_source > 1 - _KEPT:
-            return Fault("language", round(1 - known_share, 2), "has the words of the source's language")
-        language = identified(target) if known_share < _UNKNOWN and self._language else None
+        if share < _UNKNOWN and of_source > 1 - _KEPT:
+            return Fault("language", round(1 - share, 2), "has the words of the source's language")
+        language = identified(target) if share < _UNKNOWN and self._language else None
         if language and language[0] != self._language and language[1] > _SURE:
-            return Fault(
-                "language", round(language[1] * (1 - known_share), 2), f"seems to be in {language[0]!r}"
-            )
+            return Fault("language", round(language[1] * (1 - share), 2), f"seems to be in {language[0]!r}")
         return None
 
 
