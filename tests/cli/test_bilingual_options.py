@@ -68,7 +68,7 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
     for more, message in (
         (["--bilingual", text.with_name("p.pdf")], "ends with neither .html nor .tmx"),
         (["--bilingual", there], "exists"),
-        (["--bilingual", no_folder / "p.html"], "is no folder"),
+        (["--bilingual", no_folder / "p.html"], "is not a folder"),
         (["--explain"], "add --bilingual FILE.html"),
         (["--explain", "--bilingual", text.with_name("p.tmx")], "add --bilingual FILE.html"),
         (["--format", "text", "--bilingual", page], "a single file that is not a corpus"),

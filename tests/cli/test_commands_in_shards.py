@@ -155,7 +155,7 @@ def scores_in(table: Path) -> list[list[str]]:
     ("name", "more", "message"),
     [
         ("score", ["--shard", "3/2"], "--shard '3/2': write i/n"),
-        ("translate", ["--shard", "1/2", "--overwrite"], "leave out --bilingual and --overwrite"),
+        ("translate", ["--shard", "1/2", "--overwrite"], "not with --bilingual or --overwrite"),
         (
             "translate",
             ["--shard", "1/2", "--format", "prose"],

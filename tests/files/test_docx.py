@@ -295,7 +295,7 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
     [
         (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or in an old format"),
         (b"PK\3\4", "damaged archive"),
-        (packed({"word/document.xml": "<a/>"}), "does not say which of its parts"),
+        (packed({"word/document.xml": "<a/>"}), "does not say which part"),
         (document("<w:p>"), r"word/document\.xml: not well-formed"),
         (document("")[:-30], "damaged archive"),
         (

@@ -105,7 +105,7 @@ def test_every_construct_comes_back_with_other_text() -> None:
         assert said in upper
     found = [message.partition(": ")[2] for message in file.contents.messages]
     assert found == [
-        "front matter of 3 lines is kept as it is",
+        "front matter of 3 lines is kept",
         "paragraphs whose markup cannot be taken apart are kept as they are: 1",
         "blocks of code are kept as they are: 2",
         "blocks of HTML are kept as they are: 1",

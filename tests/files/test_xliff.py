@@ -270,7 +270,7 @@ def test_another_encoding() -> None:
         ('<xliff version="1.2"><file></xliff>', "file:1: malformed"),
         ('<xliff version="3.0"/>', "not a supported version"),
         ("<xliff " + "<a>" * 200, "malformed"),
-        ('<xliff version="1.2">' + "<a>" * 200 + "</a>" * 200 + "</xliff>", "inside each other"),
+        ('<xliff version="1.2">' + "<a>" * 200 + "</a>" * 200 + "</xliff>", "nested elements"),
         (
             '<xliff version="1.2"><file><body><trans-unit id="q"/></body></file></xliff>',
             r"line 1 \(q\): a trans-unit",

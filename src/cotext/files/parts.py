@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
@@ -95,41 +96,35 @@ class PartsFile:
         self, archive: Archive, documents: Sequence[Sequence[PartReader]], messages: Sequence[str]
     ) -> None:
         self._archive = archive
-        self._readers: list[list[PartReader]] = []
-        self._counts: list[list[int]] = []
+        self._parts: list[list[tuple[PartReader, int]]] = []  # with their numbers of blocks
         self.contents = Contents([], list(messages))
         for readers in documents:
-            parts = [self._read(reader) for reader in readers]
-            for reader, part in zip(readers, parts, strict=True):
+            counts: list[tuple[PartReader, int]] = []
+            blocks: list[Block] = []
+            for reader in readers:
+                part = self._read(reader)
+                counts.append((reader, len(part.blocks)))
+                blocks += part.blocks
                 self.contents.messages.extend(f"{reader.name}: {message}" for message in part.messages)
-            if any(part.blocks for part in parts):
-                self._readers.append(list(readers))
-                self._counts.append([len(part.blocks) for part in parts])
-                self.contents.documents.append([block for part in parts for block in part.blocks])
+            if blocks:
+                self._parts.append(counts)
+                self.contents.documents.append(blocks)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
         """Return the archive with its blocks replaced; parts without a changed block stay as they are."""
         changed: dict[str, bytes] = {}
-        for reader, originals, blocks in self._by_part(documents):
-            if any(block.pieces != old.pieces for block, old in zip(blocks, originals, strict=True)):
-                changed[reader.name] = self._read(reader).written(blocks)
+        for parts, originals, blocks in zip(self._parts, self.contents.documents, documents, strict=True):
+            if len(originals) != len(blocks):
+                raise ValueError("the numbers of blocks differ")
+            pairs = zip(originals, blocks, strict=True)
+            for reader, count in parts:
+                given = list(islice(pairs, count))
+                if any(original.pieces != block.pieces for original, block in given):
+                    changed[reader.name] = self._read(reader).written([block for _, block in given])
         return self._archive.written(changed)
 
     def _read(self, reader: PartReader) -> ReadPart:
         return reader.read(self._archive.read(reader.name))
-
-    def _by_part(
-        self, documents: Sequence[Sequence[Block]]
-    ) -> Iterator[tuple[PartReader, Sequence[Block], Sequence[Block]]]:
-        """Yield each part with its blocks and the blocks that replace them."""
-        together = zip(self._readers, self._counts, self.contents.documents, documents, strict=True)
-        for readers, counts, originals, blocks in together:
-            start = 0
-            for reader, count in zip(readers, counts, strict=True):
-                yield reader, originals[start : start + count], blocks[start : start + count]
-                start += count
-            if start != len(blocks):
-                raise ValueError("the numbers of blocks differ")
 
 
 # --- Parts of Office files and their relations (ECMA-376 part 2, Open Packaging Conventions).

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Final
 from xml.parsers import expat
 
@@ -115,14 +116,11 @@ class SplicedFile:
         for slots, given in zip(self.documents, documents, strict=True):
             if sum(len(slot.blocks) for slot in slots) != len(given):
                 raise ValueError("other blocks than the document has")
-            start = 0
+            remaining = iter(given)
             for slot in slots:
-                blocks = given[start : start + len(slot.blocks)]
-                start += len(slot.blocks)
+                blocks = list(islice(remaining, len(slot.blocks)))
                 if self._changed(slot, blocks):
-                    edits += slot.edits(
-                        [writable(block, partial(substituted, _HALVES, "")) for block in blocks]
-                    )
+                    edits += slot.edits([writable(b, partial(substituted, _HALVES, "")) for b in blocks])
         if edits:
             edits += self.once
         return self.encode("".join(spliced(self.text, edits)))

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from cotext.files.blocks import ANY, BilingualFormat, Block, Copied, Job, Piece
@@ -283,7 +284,7 @@ class _Catalogue:
             self._messages.append(f"{kept} translated entries stay as they are, as context")
         if fuzzy_kept:
             self._messages.append(
-                f"{fuzzy_kept} fuzzy entries stay as they are; translate unfinished entries to replace"
+                f"{fuzzy_kept} fuzzy entries stay; translate unfinished ones to replace them"
             )
         return SplicedFile(
             self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
@@ -320,15 +321,13 @@ class _Catalogue:
         grammar = grammar_of(entry.flagged())
         doubtful = False
         texts: list[str] = []
-        start = 0
+        remaining = iter(blocks)
         for string in strings:
-            count = len(string.paragraphs)
             source_pieces = [paragraph.pieces for paragraph in string.paragraphs]
-            translated = [block.pieces for block in blocks[start : start + count]]
+            translated = [block.pieces for block in islice(remaining, len(source_pieces))]
             given, reliable = with_arguments(source_pieces, translated, grammar)
             doubtful |= not reliable
             texts.append(string.written(given))
-            start += count
         forms = [texts[0]]
         if len(strings) > 1:
             count = max(self._forms, len(entry.forms))

@@ -297,16 +297,14 @@ class BlockDocuments:
     def _translated(self, index: int, targets: Sequence[str]) -> Iterator[Block]:
         document = self._whole[self.numbers[index]]
         alignments = _alignments(self._translator, document.sentences, targets, self._alone)
-        number = 0
+        j = 0
         for original, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
             for _ in block.parts.sentences:
-                sentence = document.sentences[number]
-                pieces.append(
-                    project(sentence.pieces, targets[number], alignments.get(number), sentence.shown)
-                )
-                self._empty_links[index, number] = empty_links(sentence.pieces, pieces[-1])
-                number += 1
+                sentence = document.sentences[j]
+                pieces.append(project(sentence.pieces, targets[j], alignments.get(j), sentence.shown))
+                self._empty_links[index, j] = empty_links(sentence.pieces, pieces[-1])
+                j += 1
             if not original.translate:
                 yield original
                 continue

@@ -109,8 +109,15 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
             "--shard can be used only with a single corpus with one sentence per line, and not with "
             "--bilingual or --overwrite"
         )
-    if request.bilingual is not None:
-        _check_bilingual(request.bilingual, request, outs, formats)
+    if (path := request.bilingual) is not None:
+        if len(formats) > 1 or of_one_corpus:
+            raise CotextError("--bilingual can be used only with a single file that is not a corpus")
+        if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
+            raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
+        if not path.parent.is_dir():
+            raise CotextError(f"--bilingual {path}: {path.parent} is not a folder; create it first")
+        if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
+            raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace it")
     if request.on is None:
         return
     for file, kind in zip(request.files, formats, strict=True):
@@ -118,20 +125,6 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
             raise CotextError(f"{file}: --on is for corpora (docs/data-format.md); omit it for this file")
     if wish := request.glossary or request.keep or request.memory:
         raise CotextError(f"{wish}: glossaries, words to keep and memories cannot be combined with --on")
-
-
-def _check_bilingual(
-    path: Path, request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]
-) -> None:
-    """Raise CotextError if the bilingual file cannot be written or exists, unless a job was interrupted."""
-    if len(formats) > 1 or isinstance(formats[0], str):
-        raise CotextError("--bilingual can be used only with a single file that is not a corpus")
-    if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
-        raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
-    if not path.parent.is_dir():
-        raise CotextError(f"--bilingual {path}: {path.parent} is no folder; make it first")
-    if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
-        raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
 
 
 def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:

@@ -117,9 +117,7 @@ class Connections:
             import httpx
             from anyio.from_thread import start_blocking_portal
         except ImportError:
-            raise CotextError(
-                "language models behind an API need httpx; pip install 'cotext[endpoints]'"
-            ) from None
+            raise CotextError("language models need httpx; pip install 'cotext[endpoints]'") from None
         self._most_bytes = most_bytes
         try:
             httpx.Request("POST", address)  # raises for invalid host names

@@ -275,10 +275,8 @@ def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None
         file = path.open("rb")
     except OSError:
         raise RequestError(404, "this file has been deleted") from None
-    headers = {
-        "Content-Disposition": attachment(name),
-        "Content-Length": str(os.fstat(file.fileno()).st_size),
-    }
+    size = os.fstat(file.fileno()).st_size
+    headers = {"Content-Disposition": attachment(name), "Content-Length": str(size)}
     return StreamingResponse(_pieces(file, on_end), headers=headers, media_type="application/octet-stream")
 
 

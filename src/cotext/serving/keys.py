@@ -236,7 +236,7 @@ class Admission:
         rate_of = name if self._keys is not None else ""
         if per_minute and (seconds := self._rates.seconds_to_wait(rate_of, per_minute)):
             raise RequestError(
-                429, f"more than {per_minute} requests a minute; try again later", math.ceil(seconds)
+                429, f"more than {per_minute} requests a minute; try later", math.ceil(seconds)
             )
         if self.full:
             raise RequestError(503, "the server is full; try again later", 5)

@@ -37,12 +37,8 @@ class Metrics:
             buckets=SECONDS,
         )
         self._in_flight = Gauge("cotext_requests_in_flight", "Requests being answered.", registry=registry)
-        self._sentences = Counter(
-            "cotext_sentences", "Sentences translated for requests.", ("system",), registry=registry
-        )
-        self._tokens = Counter(
-            "cotext_tokens", "Tokens that these translations have.", ("system",), registry=registry
-        )
+        self._sentences = Counter("cotext_sentences", "Translated sentences.", ("system",), registry=registry)
+        self._tokens = Counter("cotext_tokens", "Tokens of translations.", ("system",), registry=registry)
         registry.register(_Work(service))
 
     def begun(self) -> None:

@@ -39,7 +39,7 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
 
     Raises:
         CotextError: the address is unknown, in use, not allowed, or reachable from other machines without
-        keys.
+            keys.
     """
     where = f"--host {host} --port {port}"
     if not 0 <= port < 65536:

@@ -89,28 +89,21 @@ async def translate(
         raise RequestError(400, "confirmed: more translations than texts; send one for each, or null")
     memory = service.sessions.of(client.name, place.name, request.system.name)
     seconds = service.settings.request_seconds
+    documents: list[list[Block]] = []
+    pairs: list[PairedSentence] = []
+    confirmed = [*place.confirmed, *[None] * len(request.documents)]
     try:
-        async with asyncio.timeout(seconds):
-            return await _one_by_one(service, request, client, place, memory)
+        async with asyncio.timeout(seconds), memory.lock, memory.unless_refused():
+            for index, blocks in enumerate(request.documents):
+                number = None if place.number is None else place.number + index
+                segment = _InSession(service, replace(request, documents=(blocks,)), client, memory)
+                answer = await segment.answer(number, confirmed[index])
+                documents += answer.documents
+                pairs += [replace(pair, document=index) for pair in answer.pairs]
     except TimeoutError:
         raise RequestError(
             503, f"not done within {seconds:g} seconds; send less at once", RETRY_SECONDS
         ) from None
-
-
-async def _one_by_one(
-    service: Service, request: TextRequest, client: Client, place: SessionPlace, memory: SessionMemory
-) -> TextAnswer:
-    documents: list[list[Block]] = []
-    pairs: list[PairedSentence] = []
-    confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    async with memory.lock, memory.unless_refused():
-        for index, blocks in enumerate(request.documents):
-            number = None if place.number is None else place.number + index
-            one = _InSession(service, replace(request, documents=(blocks,)), client, memory)
-            answer = await one.answer(number, confirmed[index])
-            documents += answer.documents
-            pairs += [replace(pair, document=index) for pair in answer.pairs]
     return TextAnswer(documents, pairs)
 
 

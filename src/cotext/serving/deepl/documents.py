@@ -84,5 +84,6 @@ def _check_output(output_format: str, path: Path, name: str) -> None:
         suffixes = (f".{format}",) if isinstance(format, str) else format.suffixes
     if ending not in suffixes:
         raise RequestError(
-            400, f"Value for 'output_format' not supported: {shown(output_format)}; it cannot change"
+            400,
+            f"Value for 'output_format' not supported: {shown(output_format)}; files stay in their format",
         )

@@ -89,8 +89,7 @@ def glossary_entries(service: Service, fields: Fields, client: Client, system: S
 
     Raises:
         RequestError: 400, both fields or too many ids are given, the source language is missing, or a
-        glossary
-            is for other languages; 404, an id is unknown.
+            glossary is for other languages; 404, an id is unknown.
     """
     ids = fields.names("glossary_ids")
     if "glossary_id" in fields:

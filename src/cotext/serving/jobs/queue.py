@@ -110,8 +110,7 @@ class Jobs:
 
         Raises:
             RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
-            429
-                and 503, too many files wait, or there is no space.
+                429 and 503, too many files wait, or there is no space.
         """
         note_system(system.name)
         workers = self._workers
@@ -121,38 +120,27 @@ class Jobs:
         self._check_waiting(client)
         ticket = JobTicket(_generated(16), _generated(32))
         workers.hold(ticket.id, client.name, max(size, LEAST_BYTES), instead_of=upload.name)
+        name, languages = clean_name(file_name), system.languages
+        result = result_name(name, languages.source, languages.target)
         try:
-            self._take(ticket, client, system, upload, clean_name(file_name), options)
-        except BaseException:
+            # The file first: a server that is killed in between finds a file without a job, and deletes it.
+            options.wishes.check(system.opened.translator)
+            path = workers.folder.take(upload, ticket.id, suffix_of(name))
+            check_source(path, name)
+            status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
+            workers.table.add(status, client.name, hashed(ticket.key), name, options)
+        except BaseException as error:
             workers.let_go(ticket.id)
+            workers.folder.discard(ticket.id)
+            if isinstance(error, CotextError):
+                raise RequestError(400, str(error)) from None
+            if isinstance(error, OSError):
+                raise RequestError(
+                    503, "the server cannot keep this file; try later", RETRY_SECONDS
+                ) from None
             raise
         workers.wake()
         return ticket
-
-    def _take(
-        self,
-        ticket: JobTicket,
-        client: Client,
-        system: System,
-        upload: Path,
-        name: str,
-        options: JobOptions,
-    ) -> None:
-        """Store a file, then add the job: a server killed in between finds a file without a job."""
-        folder, languages = self._workers.folder, system.languages
-        try:
-            options.wishes.check(system.opened.translator)
-            path = folder.take(upload, ticket.id, suffix_of(name))
-            check_source(path, name)
-            result = result_name(name, languages.source, languages.target)
-            status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
-            self._workers.table.add(status, client.name, hashed(ticket.key), name, options)
-        except CotextError as error:
-            folder.discard(ticket.id)
-            raise RequestError(400, str(error)) from None
-        except OSError:
-            folder.discard(ticket.id)
-            raise RequestError(503, "the server cannot keep this file; try later", RETRY_SECONDS) from None
 
     def _check_waiting(self, client: Client) -> None:
         waiting = self._workers.table.unfinished()

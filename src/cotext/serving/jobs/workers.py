@@ -181,8 +181,8 @@ class Workers:
         """Check that there is space for a file, without reserving it.
 
         Raises:
-            RequestError: 429, the client has used its share; 503, the total limit is reached or the disk
-            full.
+            RequestError: 429, the client has used its share; 503, the total limit is reached, or the disk is
+                full.
         """
         with self._changed:
             self._leaving(client, size)

@@ -58,11 +58,6 @@ class Question:
         if not 0 <= self.sentence < len(self.sources):
             raise RequestError(400, f"sentence {self.sentence}: there are {len(self.sources)}, from 0")
 
-    @property
-    def document(self) -> ParallelDocument:
-        """The parallel document."""
-        return ParallelDocument("1", self.sources, self.targets)
-
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -95,8 +90,7 @@ class Explanations:
 
         Raises:
             RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
-            it
-                takes too long.
+                it takes too long.
         """
         note_system(question.system.name)
         try:
@@ -145,7 +139,8 @@ def unexplained(system: System) -> str:
 
 def _find(service: Service, question: Question, work: Work) -> _Found:
     """Score the sentence with its context and without each part of it."""
-    translator, document = question.system.opened.translator, question.document
+    translator = question.system.opened.translator
+    document = ParallelDocument("1", question.sources, question.targets)
     words = token_words(translator.tokenizer, question.targets[question.sentence], "target")
     if not words:
         raise RequestError(400, "the sentence has no words")

@@ -44,12 +44,19 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
     request = TextRequest(system, (tuple(lines.blocks),), wishes, {0: given}, body.fast)
     # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    paragraphs = len(lines.blocks)
-    heard = Listener(
-        lambda sentences: queue.put_nowait(Event("start", _start(system, paragraphs, sentences))),
-        lambda _, number, target: queue.put_nowait(Event("sentence", {"number": number, "target": target})),
-    )
-    task = asyncio.ensure_future(service.translate(request, client, heard))
+
+    def on_start(sentences: Sequence[SourceSentence]) -> None:
+        described = [
+            {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before}
+            for s in sentences
+        ]
+        start = {"system": system.name, "paragraphs": len(lines.blocks), "sentences": described}
+        queue.put_nowait(Event("start", start))
+
+    def on_sentence(document: int, number: int, target: str) -> None:
+        queue.put_nowait(Event("sentence", {"number": number, "target": target}))
+
+    task = asyncio.ensure_future(service.translate(request, client, Listener(on_start, on_sentence)))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (event := await queue.get()) is not None:
@@ -66,14 +73,6 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
 async def last_of(events: Events) -> Any:
     """Return the content of the last event."""
     return [event.content async for event in events][-1]
-
-
-def _start(system: System, paragraphs: int, sentences: Sequence[SourceSentence]) -> dict[str, Any]:
-    """Return the content of the event `start`: all sentences, as the model reads them."""
-    described = [
-        {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before} for s in sentences
-    ]
-    return {"system": system.name, "paragraphs": paragraphs, "sentences": described}
 
 
 def _given(given: Mapping[str, str]) -> dict[int, str]:
