@@ -191,7 +191,8 @@ def test_what_shards_have_read_must_still_be_there(world: World, tmp_path: Path,
     for file in copy.iterdir():
         file.write_text(file.read_text().replace("the", "a"))
     refused = cotext("join", out)
-    assert (refused.code, "put" in refused.err, out.exists()) == (2, True, False), refused.err
+    assert (refused.code, out.exists()) == (2, False), refused.err
+    assert "put" in refused.err or "restore" in refused.err
     assert str(copy) in refused.err
 
 
