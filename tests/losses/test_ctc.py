@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cotext.losses import ctc
-from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_nll, fits
+from cotext.losses.ctc import Lattices, Units, best_alignment, fits, lattices_nll
 
 BLANK, B, E = 0, 1, 2  # and a, b ... from 3 on
 DIMENSION, VOCABULARY = 3, 5
+
+
+def ctc_nll(hidden: Tensor, weight: Tensor, asked: Units, blank: int, chunk: int = 512) -> Tensor:
+    lattices = Lattices.of(asked, blank, hidden.size(1))
+    return lattices_nll(hidden, weight, lattices, len(asked.length), chunk)
 
 
 def aligned_tokens(hidden: Tensor, weight: Tensor, asked: Units, blank: int) -> Tensor:

@@ -8,8 +8,18 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from cotext.losses.ctc import beginnings, ctc_nll, fits
-from tests.losses.test_ctc import BLANK, FORCED, PLAIN, VOCABULARY, brackets, collapse, example, units
+from cotext.losses.ctc import beginnings, fits
+from tests.losses.test_ctc import (
+    BLANK,
+    FORCED,
+    PLAIN,
+    VOCABULARY,
+    brackets,
+    collapse,
+    ctc_nll,
+    example,
+    units,
+)
 
 
 def enumerated(

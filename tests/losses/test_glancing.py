@@ -11,9 +11,10 @@ from cotext.data.batch import Instance
 from cotext.data.collate import bracketed_targets
 from cotext.data.views import Window
 from cotext.losses.build import build_loss
-from cotext.losses.ctc import ctc_nll, units
+from cotext.losses.ctc import units
 from cotext.losses.glancing import Glancing
 from cotext.models.nat import NonAutoregressiveTransformer
+from tests.losses.test_ctc import ctc_nll
 from tests.models.test_casa import (
     CONTEXT,
     LOCAL,

@@ -316,20 +316,14 @@ class _CTC(Function):
         return of_hidden_ND, grad_weight.to(weight_VD.dtype), None, None, None
 
 
-def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """Return the negative log-likelihood of every unit's target, 0 where it has no path: [G].
+def lattices_nll(
+    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int = 512
+) -> Tensor:
+    """Return the negative log-likelihood of the target of each of `units` units, 0 without a path: [G].
 
     The precision is that of `OutputProducts`. A gradient other than that of the plain sum costs the output
     layer a second time.
     """
-    lattices = Lattices.of(units, blank, hidden_ND.size(1))
-    return lattices_nll(hidden_ND, weight_VD, lattices, len(units.length), chunk)
-
-
-def lattices_nll(
-    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int = 512
-) -> Tensor:
-    """Compute `ctc_nll` with given lattices; `units` is the number of units."""
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
@@ -340,7 +334,7 @@ def lattices_nll(
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """Compute `ctc_nll` without gradients, with any function that computes logits."""
+    """Compute `lattices_nll` without gradients, with any function that computes logits."""
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     nll_G = log_p_MC.new_zeros(len(units.length))
