@@ -28,22 +28,22 @@ from cotext.translation.dropped import counted_places, dropped_numbers
 
 _REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
-_LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
-_ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
-_KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
-_UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
-_UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
-# Nats by which letters speak for the source's language; 0 suffices if the text does not fit its source.
+_LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
+_ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
+_KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
+_UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
+_UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
+# Minimum log-likelihood ratio (nats) for the source's language; 0 if the text does not fit its source.
 _SPELT: Final = 20.0
-_UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
-_FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
-# Share of words in a foreign script from which a sentence is foreign: `_RARE` times the share of the output,
+_UNFIT: Final = -4.0  # `fit` below which a translation does not belong to its source
+_FOREIGN: Final = 0.3  # share of the output's words below which a script may be foreign
+# A sentence is foreign above this share of words in a foreign script: `_RARE` times the share in the output,
 # within these bounds.
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0
-_SAMPLE: Final = 1000  # sentences by which the script of the output is known
-_SURE: Final = 0.95  # of the identifier of languages
+_SAMPLE: Final = 1000  # sentences from which the script of the output is determined
+_SURE: Final = 0.95  # minimum probability of an identified language
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
 # Never translated: placeholders, and tags that close or have attributes.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
@@ -63,9 +63,9 @@ class Fault:
 class MechanicalChecks:
     """Checks of the sentence pairs of one text.
 
-    `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
-    translations, the one that fits less is the copy, or else the later one. Of a pair that does not fit, less
-    evidence is needed that it is copied or in another language.
+    `target_language`: code, or empty if unknown. `fit`: score of each pair; of two equal translations, the
+    one with the lower score is the copy (default: the later one). A pair that does not fit needs less
+    evidence to be reported as copied or in another language.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class MechanicalChecks:
     def _spelt_as_source(self, number: int) -> float:
         """Return the log-likelihood ratio of the source's language and the output's, in nats.
 
-        Both are models of three letters in a row, by the sentences that have them. Words of the own source
-        do not count, and neither does the sentence itself.
+        Both are letter trigram models that count sentences. Words that are also in the source of the sentence
+        are skipped, and the sentence itself is not counted.
         """
         source, words = self._words[number]
         own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
@@ -242,11 +242,6 @@ def _trigrams(words: Sequence[str]) -> set[str]:
 
 def _alike(source: Sequence[str], target: Sequence[str]) -> bool:
     return (Counter(source) & Counter(target)).total() >= _ALIKE * max(len(source), len(target), 1)
-
-
-def _dice(one: Iterable[str], other: Iterable[str]) -> float:
-    a, b = Counter(one), Counter(other)
-    return 2 * (a & b).total() / max(1, a.total() + b.total())
 
 
 def _scripts(words: Iterable[str]) -> Counter[str]:
