@@ -33,7 +33,7 @@ _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in commo
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
 _UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
-# Nats by which letters speak for the source's language; 0 suffices if the text does not fit its source.
+# Nats for the source's language, by character trigrams; 0 suffices if a text does not fit its source.
 _SPELT: Final = 20.0
 _UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
 _FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
@@ -133,7 +133,7 @@ class MechanicalChecks:
     def _spelt_as_source(self, number: int) -> float:
         """Return the log-likelihood ratio of the source's language and the output's, in nats.
 
-        Both are models of three letters in a row, by the sentences that have them. Words of the own source
+        Both are models of character trigrams, counted once per sentence. Words that the source sentence has
         do not count, and neither does the sentence itself.
         """
         source, words = self._words[number]
@@ -156,9 +156,7 @@ class MechanicalChecks:
             if usual < _FOREIGN and count > least * len(new):
                 return Fault("language", 0.98, f"is written in {script.title()}")
         if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
-            return Fault(
-                "language", round(1 / (1 + math.exp(-score)), 2), "is spelt as the source's language"
-            )
+            return Fault("language", round(1 / (1 + math.exp(-score)), 2), "is in the source's language")
         known = sum(self._in_target[word] > 1 for word in words) / len(words)
         found = identified(self._pairs[number][1]) if self._language and (unfit or known < _UNKNOWN) else None
         if found and found[0] != self._language and found[1] > _SURE:
