@@ -230,11 +230,11 @@ def test_stems_are_beginnings_of_words_and_pairs_of_characters() -> None:
 
 def test_documents_are_aligned_one_by_one_and_long_ones_near_an_earlier_path() -> None:
     sides = [SOURCE[:20], SOURCE[20:]], [TARGET[:20], TARGET[20:]]
-    beads = align(*sides, [False] * SENTENCES)
+    beads = align(*sides, suspects=[False] * SENTENCES)
     numbers = [(n,) for n in range(SENTENCES)]
     assert [bead.source for bead in beads] == [bead.output for bead in beads] == numbers
     many, more = SOURCE * 12, TARGET * 12
-    beads = align([many], [more[:300] + more[301:]], [False] * (len(many) - 1))
+    beads = align([many], [more[:300] + more[301:]], suspects=[False] * (len(many) - 1))
     assert [bead.source for bead in beads if not bead.output] == [(300,)]
     assert sum(len(bead.source) == len(bead.output) == 1 for bead in beads) == len(many) - 1
 

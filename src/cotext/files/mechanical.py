@@ -158,9 +158,7 @@ class MechanicalChecks:
             if usual < _FOREIGN and count > least * len(new):
                 return Fault("language", 0.98, f"is written in {script.title()}")
         if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
-            return Fault(
-                "language", round(1 / (1 + math.exp(-score)), 2), "is spelt as the source's language"
-            )
+            return Fault("language", round(1 / (1 + math.exp(-score)), 2), "is in the source's language")
         known = sum(self._in_target[word] > 1 for word in words) / len(words)
         found = identified(self._pairs[number][1]) if self._language and (unfit or known < _UNKNOWN) else None
         if found and found[0] != self._language and found[1] > _SURE:

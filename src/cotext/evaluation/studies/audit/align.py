@@ -58,8 +58,9 @@ class Bead:
 def align(
     source: Sequence[Sequence[str]],
     output: Sequence[Sequence[str]],
-    suspects: Sequence[bool],
     reference: Sequence[Sequence[str]] | None = None,
+    *,
+    suspects: Sequence[bool],
 ) -> list[Bead]:
     """Align the documents of two texts; return beads in the order of the text, numbered over all documents.
 

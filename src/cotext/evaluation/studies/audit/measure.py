@@ -82,7 +82,7 @@ class _Auditor:
         checks = MechanicalChecks(lines, languages[1])
         faults = [checks.faults(number) for number in range(len(self._output))]
         suspects = [any(fault.kind in _WHOLE for fault in each) for each in faults]
-        self._beads = align(*sides[:2], suspects, *sides[2:])
+        self._beads = align(*sides, suspects=suspects)
 
     def audit(self, name: str, glossary: Glossary | None) -> SystemAudit:
         """The findings, in the order of the text."""
