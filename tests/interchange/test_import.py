@@ -180,7 +180,7 @@ def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     folder = FOLDERS["nllb"](tmp_path / "there")
     result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "runs" / "nllb")])
     assert result.exit_code == 0, result.output
-    assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and none was chosen" in result.output
+    assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and no language was chosen" in result.output
     again = [
         "import",
         str(folder),
